@@ -57,7 +57,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # for clocks. tests/conftest.py puts the long files first, so xdist keeps its order.
 test: $(STAMP)
 	@echo "== control plane for the real-server tests"
-	@$(BIN)/python -m gangsched.controlplane.build --optional
+	@$(BIN)/python -m gangsched.lab.controlplane.build --optional
 	@$(MAKE) --no-print-directory lint
 	@mkdir -p build && rm -f $(STORM_FOUND)
 	@{ $(MAKE) --no-print-directory storm || touch $(STORM_FOUND); } 2>&1 | tee $(STORM_SAID)
@@ -84,13 +84,13 @@ lint: $(STAMP)
 
 storm: $(STAMP)
 	@echo "== simulation, on seeds of this commit's own"
-	@$(BIN)/python -m gangsched.sim --storm all --seeds commit --minutes $(STORM_MINUTES) --jobs $(STORM_JOBS)
+	@$(BIN)/python -m gangsched.lab.sim --storm all --seeds commit --minutes $(STORM_MINUTES) --jobs $(STORM_JOBS)
 
 long-storm: $(STAMP)
-	@$(BIN)/python -m gangsched.sim $(LONG_STORMS:%=--storm %) --seeds $(LONG_STORM_SEEDS) --jobs $(STORM_JOBS)
+	@$(BIN)/python -m gangsched.lab.sim $(LONG_STORMS:%=--storm %) --seeds $(LONG_STORM_SEEDS) --jobs $(STORM_JOBS)
 
 controlplane: $(STAMP)
-	@$(BIN)/python -m gangsched.controlplane.build
+	@$(BIN)/python -m gangsched.lab.controlplane.build
 
 venv: $(STAMP)
 
@@ -145,7 +145,7 @@ $(DOCS)/.installed: requirements.docs.lock
 
 VERSIONS ?=
 versions: $(STAMP)
-	@$(BIN)/python -m gangsched.controlplane.build
+	@$(BIN)/python -m gangsched.lab.controlplane.build
 	@$(BIN)/python -m tests.versions $(VERSIONS)
 
 day: $(STAMP)
@@ -153,7 +153,7 @@ day: $(STAMP)
 
 CONFORMANCE_ARGS ?=
 conformance: $(STAMP)
-	@$(BIN)/python -m gangsched.controlplane.build
+	@$(BIN)/python -m gangsched.lab.controlplane.build
 	@$(BIN)/python -m tests.conformance $(CONFORMANCE_ARGS)
 
 # From the locks, offline but for the tool, which is needed for this alone. One document for each lock.

@@ -168,11 +168,11 @@ _COMMANDS = {
         "run on each node: write which devices it has, and how they are, on its Node object",
     ),
     "apiserver": (
-        "gangsched.apiserver.command",
+        "gangsched.lab.apiserver.command",
         "an API server in memory with simulated nodes: a cluster to try things on",
     ),
     "counterfactual": (
-        "gangsched.counterfactual.command",
+        "gangsched.lab.counterfactual.command",
         "what a recorded day would have been with another configuration, more nodes, or without a gang",
     ),
     "devices": (
@@ -208,7 +208,7 @@ _COMMANDS = {
         "make the decisions of a recorded day again, and see them, one by one or as of a time",
     ),
     "import": (
-        "gangsched.importing.command",
+        "gangsched.lab.importing.command",
         "make a journal of what another scheduler ran: Kubernetes, Slurm, SWF, CSV",
     ),
     "anonymise": (
@@ -231,9 +231,9 @@ _COMMANDS = {
         "gangsched.whatif.command",
         "where a job would go if it were submitted now, or why not, and when; nothing is written",
     ),
-    "demo": ("gangsched.demo.command", "gangs on a simulated cluster, told step by step, in a minute"),
+    "demo": ("gangsched.lab.demo.command", "gangs on a simulated cluster, told step by step, in a minute"),
     "bench": (
-        "gangsched.bench.command",
+        "gangsched.lab.bench.command",
         "measure against kube-scheduler on a real control plane, in one run",
     ),
 }

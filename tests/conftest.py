@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from gangsched.controlplane.assets import Assets, find
-from gangsched.controlplane.build import REQUIRE_VARIABLE
-from gangsched.controlplane.jaeger import Jaeger
-from gangsched.controlplane.processes import ControlPlane, minor_version
 from gangsched.errors import ApiError, ConfigError
+from gangsched.lab.controlplane.assets import Assets, find
+from gangsched.lab.controlplane.build import REQUIRE_VARIABLE
+from gangsched.lab.controlplane.jaeger import Jaeger
+from gangsched.lab.controlplane.processes import ControlPlane, minor_version
 
 POD_GROUP_RESOURCES = (
     "/apis/scheduling.k8s.io/v1beta1/podgroups",

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
+from gangsched.lab.sim.objects import GPU, OURS
 from gangsched.model.objects import Pod
 from gangsched.model.owners import OWNER_KINDS, Owner
-from gangsched.sim.objects import GPU, OURS
 
 Json = dict[str, Any]
 

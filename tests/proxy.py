@@ -17,8 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from gangsched.controlplane.processes import ControlPlane
 from gangsched.kube.transport.http1 import Answer
+from gangsched.lab.controlplane.processes import ControlPlane
 
 
 @dataclass

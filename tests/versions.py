@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gangsched.controlplane import assets, build
 from gangsched.errors import ConfigError
+from gangsched.lab.controlplane import assets, build
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "tests" / "versions.json"

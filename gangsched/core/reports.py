@@ -2,7 +2,7 @@
 
 For tables, explain pages and metrics; no decision depends on them. Take views between two turns, from the
 loop that drives the scheduler: then all their numbers belong together. Text from users and servers is made
-safe to print (one line, no control characters); the reader must escape markup. Called by gangsched.demo.
+safe to print (one line, no control characters); the reader must escape markup. Called by gangsched.lab.demo.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ _ROOMS: tuple[ModuleType, ...] = (
 )
 _WHY_IT_ENDS = (
     *("gangsched.recording", "gangsched.journal.recorder", "gangsched.journal.writing"),
-    *("gangsched.importing.history", "gangsched.importing.jobs"),
+    *("gangsched.lab.importing.history", "gangsched.lab.importing.jobs"),
 )
 _MORE = (
     *("http", "https", "latest", "docker.io", "library", "NV"),

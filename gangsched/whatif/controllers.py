@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
-from gangsched.apiserver.simulated.jobs.pods import build
 from gangsched.errors import ConfigError
+from gangsched.lab.apiserver.simulated.jobs.pods import build
 from gangsched.model.owners import job_sets, leader_worker_sets
 
 Json = dict[str, Any]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.agent.process import ACCOUNT, DEPLOY, NAMESPACE, Site, kubeconfig_of
 from tests.support.applying import apply, token_of
 

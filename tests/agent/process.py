@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from gangsched.controlplane.daemon import Daemon
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.daemon import Daemon
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.support.processes import answered, until
 
 GPU = "nvidia.com/gpu"

@@ -16,9 +16,9 @@ from gangsched.agent.app import AgentApp
 from gangsched.agent.reports import Report, Silence
 from gangsched.agent.settings import AgentFlags, AgentSettings, default_settings
 from gangsched.agent.sources import Source
-from gangsched.apiserver.app import EmbeddedCluster
 from gangsched.errors import ConfigError
 from gangsched.kube.credentials import load_credentials
+from gangsched.lab.apiserver.app import EmbeddedCluster
 from gangsched.model.devices import ALLOCATED_KEY
 from gangsched.model.events import PodAdded
 from gangsched.model.objects import ObjectMeta, Pod, PodSpec

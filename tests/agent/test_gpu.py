@@ -17,8 +17,8 @@ from anyio import to_thread
 from gangsched.agent.inventory import HEALTHY, UNHEALTHY
 from gangsched.agent.sources.nvml import NvmlSource
 from gangsched.agent.sources.nvml_links import pci_address
-from gangsched.apiserver.app import EmbeddedCluster
-from gangsched.apiserver.store import Item
+from gangsched.lab.apiserver.app import EmbeddedCluster
+from gangsched.lab.apiserver.store import Item
 from gangsched.model.devices import Device
 from tests.agent.process import GPU, KEY, Agent
 from tests.apiserver.test_scheduling import devices_of, pods, scheduler

@@ -10,8 +10,8 @@ import pytest
 
 from gangsched.agent.node import MAX_ANNOTATION_BYTES, annotation_bytes
 from gangsched.agent.sources.registers import HAMI, VOLCANO, Register
-from gangsched.controlplane.processes import ControlPlane
 from gangsched.errors import ApiError
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.agent.process import GPU, KEY, MERGE, Site
 from tests.real.process import Scheduler, service_account, write_config
 from tests.support.bodies import Json, gang, pod

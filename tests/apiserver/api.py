@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gangsched.apiserver import responses
-from gangsched.apiserver.handlers import Handlers, Watching
-from gangsched.apiserver.kinds import bootstrap, builtin_strategies
-from gangsched.apiserver.registry import Registry
-from gangsched.apiserver.requests import Request
-from gangsched.apiserver.status import StatusError
-from gangsched.apiserver.store import Store
-from gangsched.apiserver.watches import Watch
+from gangsched.lab.apiserver import responses
+from gangsched.lab.apiserver.handlers import Handlers, Watching
+from gangsched.lab.apiserver.kinds import bootstrap, builtin_strategies
+from gangsched.lab.apiserver.registry import Registry
+from gangsched.lab.apiserver.requests import Request
+from gangsched.lab.apiserver.status import StatusError
+from gangsched.lab.apiserver.store import Store
+from gangsched.lab.apiserver.watches import Watch
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"

@@ -10,10 +10,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from gangsched.apiserver.app import EmbeddedCluster, Simulation
-from gangsched.controlplane.assets import find
-from gangsched.controlplane.build import REQUIRE_VARIABLE
 from gangsched.errors import ConfigError
+from gangsched.lab.apiserver.app import EmbeddedCluster, Simulation
+from gangsched.lab.controlplane.assets import find
+from gangsched.lab.controlplane.build import REQUIRE_VARIABLE
 from tests.support.bodies import pod
 
 DEADLINE_S = 60.0

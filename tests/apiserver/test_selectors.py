@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.apiserver.selectors import FieldSelector, LabelSelector, label_key_problem
-from gangsched.apiserver.status import StatusError
+from gangsched.lab.apiserver.selectors import FieldSelector, LabelSelector, label_key_problem
+from gangsched.lab.apiserver.status import StatusError
 
 LABELS = {"app": "train", "tier": "gpu", "n": "8", "example.com/x": ""}
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from gangsched.apiserver.codec import encode
-from gangsched.apiserver.registry import Registry
-from gangsched.apiserver.resources import Resource
-from gangsched.apiserver.status import StatusError
-from gangsched.apiserver.store import Item
-from gangsched.apiserver.tables import custom
-from gangsched.apiserver.tables.ages import human_duration, since
-from gangsched.apiserver.tables.printer import Printer, Tables, check_include
+from gangsched.lab.apiserver.codec import encode
+from gangsched.lab.apiserver.registry import Registry
+from gangsched.lab.apiserver.resources import Resource
+from gangsched.lab.apiserver.status import StatusError
+from gangsched.lab.apiserver.store import Item
+from gangsched.lab.apiserver.tables import custom
+from gangsched.lab.apiserver.tables.ages import human_duration, since
+from gangsched.lab.apiserver.tables.printer import Printer, Tables, check_include
 
 NOW = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 MINUTE, HOUR, DAY = 60, 3600, 86400

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.apiserver import watches
-from gangsched.apiserver.requests import find_target
-from gangsched.apiserver.resources import Resource
-from gangsched.apiserver.status import StatusError
-from gangsched.apiserver.strategy import Strategy
+from gangsched.lab.apiserver import watches
+from gangsched.lab.apiserver.requests import find_target
+from gangsched.lab.apiserver.resources import Resource
+from gangsched.lab.apiserver.status import StatusError
+from gangsched.lab.apiserver.strategy import Strategy
 from tests.apiserver.api import CONFIG_MAPS, PODS, Api
 from tests.support.bodies import pod
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from gangsched.bench.checks import Findings, check
-from gangsched.bench.watch_log import Seen
-from gangsched.bench.workload import (
+from gangsched.lab.bench.checks import Findings, check
+from gangsched.lab.bench.watch_log import Seen
+from gangsched.lab.bench.workload import (
     RESOURCE,
     Shape,
     inventory,

@@ -14,9 +14,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from gangsched.bench import command
-from gangsched.bench.balance import embedded, report, simulated
-from gangsched.bench.balance.model import (
+from gangsched.core.cache.node_info import NodeInfo
+from gangsched.core.framework.interface import CycleState
+from gangsched.errors import ConfigError
+from gangsched.lab.bench import command
+from gangsched.lab.bench.balance import embedded, report, simulated
+from gangsched.lab.bench.balance.model import (
     ALGORITHMS,
     AS_PRINTED,
     BASELINE,
@@ -28,12 +31,9 @@ from gangsched.bench.balance.model import (
     judge,
     utilisation,
 )
-from gangsched.bench.balance.picture import picture
-from gangsched.bench.balance.real import RealOutcome
-from gangsched.bench.balance.report import BalanceReport, Outcome
-from gangsched.core.cache.node_info import NodeInfo
-from gangsched.core.framework.interface import CycleState
-from gangsched.errors import ConfigError
+from gangsched.lab.bench.balance.picture import picture
+from gangsched.lab.bench.balance.real import RealOutcome
+from gangsched.lab.bench.balance.report import BalanceReport, Outcome
 from gangsched.model.evenness import MODES, Evenness, Mode, load_and_strength, terms_of
 from gangsched.model.load import Utilisation
 from tests.plugins.build import Cluster as Rows

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from gangsched.bench import checks
+from gangsched.lab.bench import checks
 from gangsched.model.devices import ALLOCATED_KEY
 from gangsched.model.pod_group import RANK_KEY
 from tests.bench.forged import SHAPE, Document, bound_pods, examine, unbound

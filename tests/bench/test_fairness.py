@@ -9,17 +9,17 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from gangsched.bench import command
-from gangsched.bench.queueing.fairness import (
+from gangsched.core.cache.queue_book import QueueBook
+from gangsched.core.preemption.queue_rights import QueueRights
+from gangsched.errors import ConfigError
+from gangsched.lab.bench import command
+from gangsched.lab.bench.queueing.fairness import (
     Fairness,
     ask_for_guarantees,
     first_hour,
     jain_of_a_day,
     print_fairness,
 )
-from gangsched.core.cache.queue_book import QueueBook
-from gangsched.core.preemption.queue_rights import QueueRights
-from gangsched.errors import ConfigError
 
 SMALL = (8, 4)
 """Nodes, and GPUs of each."""

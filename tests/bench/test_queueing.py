@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from gangsched.bench import command
-from gangsched.bench.progress import Progress
-from gangsched.bench.queueing import judge, live, policies, report, speed
-from gangsched.bench.queueing.jobs import Job, Workload, at_load, in_order, shaken, with_limits
-from gangsched.bench.queueing.lublin import lublin
-from gangsched.bench.queueing.policies import EASY, FIRST_FIT, POLICIES, Starts
-from gangsched.bench.queueing.traces import read_trace
 from gangsched.errors import ConfigError
+from gangsched.lab.bench import command
+from gangsched.lab.bench.progress import Progress
+from gangsched.lab.bench.queueing import judge, live, policies, report, speed
+from gangsched.lab.bench.queueing.jobs import Job, Workload, at_load, in_order, shaken, with_limits
+from gangsched.lab.bench.queueing.lublin import lublin
+from gangsched.lab.bench.queueing.policies import EASY, FIRST_FIT, POLICIES, Starts
+from gangsched.lab.bench.queueing.traces import read_trace
 
 BY_NAME = {policy.name: policy for policy in POLICIES}
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from gangsched.agent.probes.cgroup import CGROUPS
-from gangsched.bench.balance import real
-from gangsched.bench.balance.model import ALGORITHMS, BASELINE, KINDS, OURS, WORKERS
-from gangsched.bench.balance.task import Flow
-from gangsched.controlplane.build import REQUIRE_VARIABLE
-from gangsched.controlplane.node import CannotRun
 from gangsched.errors import GangschedError
+from gangsched.lab.bench.balance import real
+from gangsched.lab.bench.balance.model import ALGORITHMS, BASELINE, KINDS, OURS, WORKERS
+from gangsched.lab.bench.balance.task import Flow
+from gangsched.lab.controlplane.build import REQUIRE_VARIABLE
+from gangsched.lab.controlplane.node import CannotRun
 
 pytestmark = pytest.mark.real
 

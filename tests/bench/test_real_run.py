@@ -7,11 +7,11 @@ import os
 
 import pytest
 
-from gangsched.bench import contenders
-from gangsched.bench.command import main
-from gangsched.controlplane.assets import find
-from gangsched.controlplane.build import REQUIRE_VARIABLE
 from gangsched.errors import ConfigError
+from gangsched.lab.bench import contenders
+from gangsched.lab.bench.command import main
+from gangsched.lab.controlplane.assets import find
+from gangsched.lab.controlplane.build import REQUIRE_VARIABLE
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 

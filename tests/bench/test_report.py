@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from gangsched.bench import contenders, main_job, tables, targets
-from gangsched.bench.command import chosen, main
-from gangsched.bench.rounds import Round
-from gangsched.bench.targets import verdict
-from gangsched.bench.workload import Shape
+from gangsched.lab.bench import contenders, main_job, tables, targets
+from gangsched.lab.bench.command import chosen, main
+from gangsched.lab.bench.rounds import Round
+from gangsched.lab.bench.targets import verdict
+from gangsched.lab.bench.workload import Shape
 
 SHAPE = Shape(n_nodes=1000, n_gangs=875, gang_size=8, gpus=8)
 

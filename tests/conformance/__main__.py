@@ -19,8 +19,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from gangsched import __version__
-from gangsched.controlplane import assets
 from gangsched.errors import ConfigError, GangschedError
+from gangsched.lab.controlplane import assets
 from tests.conformance import cluster, tools
 from tests.conformance.report import (
     FOCUS,

@@ -14,9 +14,9 @@ from typing import Any
 
 import yaml
 
-from gangsched.controlplane.daemon import Daemon, free_ports
-from gangsched.controlplane.processes import GANG_GATE, ControlPlane
 from gangsched.errors import GangschedError
+from gangsched.lab.controlplane.daemon import Daemon, free_ports
+from gangsched.lab.controlplane.processes import GANG_GATE, ControlPlane
 from tests.conformance.report import CONTROL, Outcome, read
 from tests.conformance.tools import Tools
 from tests.real.process import Scheduler, service_account

@@ -1,6 +1,6 @@
 """What a conformance run is made of: e2e.test and kwok, built from go.mod beside this file.
 
-What does not live here: the control plane's binaries (gangsched/controlplane).
+What does not live here: the control plane's binaries (gangsched/lab/controlplane).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from gangsched.controlplane import assets, build
+from gangsched.lab.controlplane import assets, build
 
 KWOK_VERSION = "v0.8.0"
 _KWOK = "sigs.k8s.io/kwok"

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gangsched.apiserver.app import EmbeddedCluster
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.apiserver.app import EmbeddedCluster
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.contract.api import Api
 from tests.support.threads import in_a_thread
 

@@ -1,1 +1,1 @@
-"""Fast tests of gangsched.controlplane: nothing is built or started here."""
+"""Fast tests of gangsched.lab.controlplane: nothing is built or started here."""

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from gangsched.controlplane import assets, build
 from gangsched.errors import ConfigError
+from gangsched.lab.controlplane import assets, build
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -138,7 +138,7 @@ def test_terminated_builder_stops_go_and_leaves_nothing(cache: Path, go: Path, t
         f'while [ "$1" != -o ]; do shift; done; echo half > "$2"; echo $$ > {pid_file}; sleep 60',
     )
     builder = subprocess.Popen(
-        [sys.executable, "-m", "gangsched.controlplane.build"], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "gangsched.lab.controlplane.build"], stderr=subprocess.PIPE, text=True
     )
     while not (pid_file.exists() and pid_file.read_text().strip()):
         assert builder.poll() is None
@@ -152,7 +152,7 @@ def test_terminated_builder_stops_go_and_leaves_nothing(cache: Path, go: Path, t
 
 
 def test_second_builder_waits_and_finds_the_work_done(cache: Path, go: Path) -> None:
-    command = [sys.executable, "-m", "gangsched.controlplane.build"]
+    command = [sys.executable, "-m", "gangsched.lab.controlplane.build"]
     with build.locked(cache):
         second = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert second.stdout is not None

@@ -8,9 +8,9 @@ from gangsched.config import Settings, parse_config
 from gangsched.config.documents import file_with
 from gangsched.core.cache.queue_book import QueueBook
 from gangsched.core.scheduler import Scheduler
+from gangsched.lab.sim.objects import at, make_node, make_pod
 from gangsched.model.objects import Pod
 from gangsched.plugins import IN_TREE, build_profiles
-from gangsched.sim.objects import at, make_node, make_pod
 from tests.support.scenario import Cluster
 
 GPU = "nvidia.com/gpu"

@@ -7,10 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.core.cache.queue_tree import QUEUE_KEY
+from gangsched.lab.sim.objects import at, make_node, make_pod, make_pod_group
 from gangsched.model.objects import CustomObject, Pod
 from gangsched.model.pod_group import COSCHEDULING_LABEL
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.objects import at, make_node, make_pod, make_pod_group
 from tests.core.queued import book, pods, queued, reconfigured
 from tests.core.test_claims import claims, lone
 from tests.core.test_kept_now import walled

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.core.explain import explain
+from gangsched.lab.sim.objects import STRANGER, inventory, make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY
@@ -21,7 +22,6 @@ from gangsched.model.pod_group import (
     MIN_MEMBERS_KEY,
     RANK_KEY,
 )
-from gangsched.sim.objects import STRANGER, inventory, make_pod, make_pod_group
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.queueing.bypasses import BUCKETS, Bypasses, Passed
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
-from gangsched.sim.objects import make_node, make_pod
 from tests.support.scenario import Cluster, cluster, gang
 
 

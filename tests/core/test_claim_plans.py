@@ -17,6 +17,7 @@ from gangsched.core.groups.claim_plans import ClaimPlans
 from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.claim import StartClaim
 from gangsched.kube.watch.decode import objects
+from gangsched.lab.sim.objects import RACK, make_node, make_pod
 from gangsched.model import events as ev
 from gangsched.model.objects import (
     Affinity,
@@ -30,7 +31,6 @@ from gangsched.model.objects import (
 from gangsched.model.pod_group import GROUPS_KEY
 from gangsched.model.topology import TOPOLOGY_KEY
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.objects import RACK, make_node, make_pod
 from tests.core.test_claims import bounded, claim, lone
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 

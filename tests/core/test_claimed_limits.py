@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from gangsched.core.queueing.claims import KEPT, Claims
 from gangsched.core.types.claim import StartClaim
+from gangsched.lab.sim.objects import STRANGER, make_node
 from gangsched.model.objects import Pod
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.objects import STRANGER, make_node
 from tests.core.queued import pods, queued, reconfigured, started
 from tests.support.scenario import Cluster, gang, with_annotations
 

@@ -17,6 +17,7 @@ from gangsched.core.queueing.bypasses import Passed
 from gangsched.core.queueing.claims import KEPT, OVERRUN, Claims
 from gangsched.core.state.reporter import START_PROMISED
 from gangsched.core.types.claim import StartClaim
+from gangsched.lab.sim.objects import at, make_node, make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import (
@@ -29,7 +30,6 @@ from gangsched.model.objects import (
     Taint,
 )
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.objects import at, make_node, make_pod, make_pod_group
 from tests.core.plugins import AsyncPermitter, with_plugins
 from tests.core.queued import queued, reconfigured
 from tests.support.scenario import Cluster, cluster, gang, with_annotations

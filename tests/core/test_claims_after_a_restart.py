@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from gangsched.lab.sim.objects import make_node, make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod, SchedulingGroup
-from gangsched.sim.objects import make_node, make_pod, make_pod_group
 from tests.core.queued import queued, reconfigured, settings_of, started
 from tests.core.test_claims import claim, claims, condition, lone
 from tests.support.scenario import Cluster

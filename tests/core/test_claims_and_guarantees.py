@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from gangsched.core.explain import explain
 from gangsched.core.queueing.claims import MAX_CLAIMS
 from gangsched.core.types.claim import StartClaim
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model.effects import EvictPod
 from gangsched.model.objects import Pod
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.objects import make_node, make_pod
 from tests.core.queued import queued
 from tests.core.test_queues import held
 from tests.support.scenario import Cluster, gang, with_annotations

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from gangsched.lab.sim.objects import make_pod_group
 from gangsched.model.objects import SchedulingGroup
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.objects import make_pod_group
 from tests.core.test_claims import bounded, claim, lone
 from tests.support.scenario import gang
 

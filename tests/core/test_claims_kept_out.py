@@ -15,11 +15,11 @@ from gangsched.core.framework.interface import SUCCESS, BoolArray, CycleState, S
 from gangsched.core.groups import claiming
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.lab.sim.objects import make_node
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import MAX_START_TOGETHER
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.objects import make_node
 from tests.core.plugins import Permitter, Reserver, with_plugins
 from tests.core.test_claims import claim, claims, lone
 from tests.core.test_kept_now import on

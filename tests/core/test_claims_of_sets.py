@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from gangsched.core.cache.queue_tree import QUEUE_KEY
 from gangsched.core.queueing.claims import KEPT
+from gangsched.lab.sim.objects import make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model.objects import CustomObject
 from gangsched.model.pod_group import COSCHEDULING_LABEL, GROUPS_KEY
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.objects import make_pod, make_pod_group
 from tests.core.queued import queued
 from tests.core.test_claims import claim, claims, lone
 from tests.core.test_start_together import listing

@@ -34,14 +34,14 @@ from gangsched.core.groups.walltime_evictions import WalltimeEvictions
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.steps import Defect
 from gangsched.core.types.group import Group, GroupState
+from gangsched.lab.sim.making import make_scheduler
+from gangsched.lab.sim.objects import GPU, STRANGER, make_node, make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import ContainerPort, NodeImage, Pod
 from gangsched.model.owners import ORDERED
 from gangsched.model.pod_group import GROUPS_KEY
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.making import make_scheduler
-from gangsched.sim.objects import GPU, STRANGER, make_node, make_pod, make_pod_group
 from tests import controllers as made
 from tests.core.plugins import Permitter, PreBinder, Reserver
 from tests.support.scenario import Cluster, gang, with_annotations

@@ -12,6 +12,7 @@ import pytest
 from gangsched.config import Settings, default_config
 from gangsched.config.profiles import ProfileConfig
 from gangsched.core.scheduler import Scheduler
+from gangsched.lab.sim.objects import GPU, make_node, make_pod
 from gangsched.model import device_sets, device_topology
 from gangsched.model import events as ev
 from gangsched.model.device_constraints import CONSTRAINTS_KEY, DeviceConstraint
@@ -19,7 +20,6 @@ from gangsched.model.devices import INVENTORY_KEY, Device, inventory_annotation
 from gangsched.model.objects import Node, Pod
 from gangsched.model.pod_group import GROUPS_KEY
 from gangsched.plugins import IN_TREE, build_profiles
-from gangsched.sim.objects import GPU, make_node, make_pod
 from tests.model.test_device_sets import constraint as drawn_constraint
 from tests.model.test_device_sets import drawn, fits
 from tests.support.scenario import Cluster, cluster, with_annotations

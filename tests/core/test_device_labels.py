@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.config.devices import DeviceSettings
+from gangsched.lab.sim.objects import GPU, make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.device_labels import allocated_labels, inventory_labels
 from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, VISIBLE_KEY, Device, inventory_annotation
 from gangsched.model.objects import Container, Node, Pod, ResourceRequirements
-from gangsched.sim.objects import GPU, make_node, make_pod
 from tests.support.scenario import Cluster, gang, with_annotations
 
 KEY = "main.nvidia.com.allocated-devices.gangsched.io/gpu"

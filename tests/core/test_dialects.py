@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
+from gangsched.lab.sim.objects import make_node, make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
-from gangsched.sim.objects import make_node, make_pod, make_pod_group
 from tests.support.scenario import Cluster, cluster
 
 KOORDINATOR = "gang.scheduling.koordinator.sh/"

@@ -8,8 +8,8 @@ import pytest
 from gangsched.config import Settings, parse_config
 from gangsched.config.effective import effective_yaml
 from gangsched.core.framework.sampling import EarlyStop, n_wanted
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.plugins import IN_TREE
-from gangsched.sim.objects import make_node, make_pod
 from tests.support.scenario import Cluster, gang
 
 

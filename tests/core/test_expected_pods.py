@@ -7,8 +7,8 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model.objects import TopologySpreadConstraint
-from gangsched.sim.objects import make_node, make_pod
 from tests.core.test_gangs_and_pods import HOST, RACK, nodes_of, saying, terms
 from tests.support.scenario import Cluster
 

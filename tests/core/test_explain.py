@@ -14,6 +14,7 @@ from gangsched.config.queueing import QueueingSettings
 from gangsched.core.explain import Explanation, explain
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.groups.claiming import Claiming
+from gangsched.lab.sim.objects import RACK, make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import (
@@ -32,7 +33,6 @@ from gangsched.model.objects import (
 )
 from gangsched.model.pod_group import GROUPS_KEY
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.objects import RACK, make_node, make_pod
 from tests.core.test_start_together_in_words import core as core_gang
 from tests.core.test_start_together_in_words import coscheduling as coscheduling_gang
 from tests.core.test_start_together_in_words import with_two_of_a_name

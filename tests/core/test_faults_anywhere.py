@@ -53,13 +53,13 @@ from gangsched.core.state.state import SharedState
 from gangsched.core.steps import Defect
 from gangsched.core.types.group import Group, GroupState
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.lab.sim.objects import STRANGER, at, make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.device_labels import allocation_of
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GROUP_LABEL, MIN_MEMBERS_KEY
 from gangsched.plugins import IN_TREE, build_profiles
-from gangsched.sim.objects import STRANGER, at, make_node, make_pod
 from tests.support.scenario import gang
 
 ROOMS: tuple[type, ...] = (

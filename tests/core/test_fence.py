@@ -5,10 +5,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from gangsched.config import Settings
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
-from gangsched.sim.objects import make_node, make_pod
 from tests.support.scenario import Cluster
 
 FENCED = Settings(fence=True)

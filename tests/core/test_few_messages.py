@@ -5,10 +5,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from gangsched.core.state.reporter import N_SPEAKERS
+from gangsched.lab.sim.objects import make_node, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Condition, Pod
-from gangsched.sim.objects import make_node, make_pod_group
 from tests.core.test_groups import core_pod, core_spec
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from gangsched.core.framework.interface import Status
 from gangsched.kube.watch.decode import objects
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import events as ev
 from gangsched.model.objects import Affinity, Pod, TopologySpreadConstraint, Volume
 from gangsched.model.topology import TOPOLOGY_KEY
-from gangsched.sim.objects import make_node, make_pod
 from tests.support.scenario import Cluster, gang, with_annotations
 
 HOST, RACK = "kubernetes.io/hostname", "topology.kubernetes.io/rack"

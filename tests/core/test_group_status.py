@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from gangsched.lab.sim.objects import make_node, make_pod, make_pod_group
+from gangsched.lab.sim.told import Told
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod, PodStatus
 from gangsched.model.pod_group import COSCHEDULING, COSCHEDULING_LABEL
-from gangsched.sim.objects import make_node, make_pod, make_pod_group
-from gangsched.sim.told import Told
 from tests.support.scenario import Cluster, cluster
 
 COSCHEDULED = "scheduling.x-k8s.io/v1alpha1"

@@ -9,14 +9,14 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.config.devices import DeviceSettings, OnFailure
+from gangsched.lab.sim.actors import reborn
+from gangsched.lab.sim.objects import OURS, inventory, make_node, make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.devices import INVENTORY_KEY
 from gangsched.model.objects import CustomObject, OwnerReference, Pod
 from gangsched.model.owners import ORDERED
 from gangsched.model.pod_group import ON_DEVICE_FAILURE_KEY
-from gangsched.sim.actors import reborn
-from gangsched.sim.objects import OURS, inventory, make_node, make_pod, make_pod_group
 from tests import controllers as made
 from tests.support.scenario import Cluster, gang, with_annotations
 

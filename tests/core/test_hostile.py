@@ -14,12 +14,12 @@ from msgspec.structs import replace
 from gangsched.config import default_config
 from gangsched.core.invariants import find_broken
 from gangsched.core.scheduler import Scheduler
+from gangsched.lab.sim.objects import make_node
+from gangsched.lab.sim.streams import API_VERSIONS
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Node, NodeSpec, Pod, Taint, Toleration
 from gangsched.plugins import IN_TREE, build_profiles
-from gangsched.sim.objects import make_node
-from gangsched.sim.streams import API_VERSIONS
 from tests.hostile.objects import Hostile, Thing, as_group, as_node, as_pod
 from tests.support.scenario import gang
 

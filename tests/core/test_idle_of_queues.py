@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from gangsched.core.cache.queue_tree import QUEUE_KEY
 from gangsched.core.queueing.idle_of_queues import IdleOfQueues
 from gangsched.core.scheduler import Scheduler
+from gangsched.lab.sim.objects import make_pod
 from gangsched.model.dialects.numbers import GROUPS_KEY
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.objects import make_pod
 from tests.core.queued import GPU, book, pods, queued, reconfigured
 from tests.core.test_claims import claims
 from tests.support.scenario import Cluster, gang, with_annotations

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from gangsched.lab.sim.objects import RACK, make_node
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.objects import RACK, make_node
 from tests.core.test_claims import bounded, claim, lone
 from tests.support.scenario import Cluster, gang, with_annotations
 

@@ -12,10 +12,10 @@ from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.lanes import Lanes
 from gangsched.core.types.group import Group
+from gangsched.lab.sim.making import make_scheduler
+from gangsched.lab.sim.objects import make_node
 from gangsched.model.effects import BindPod
 from gangsched.model.objects import Pod
-from gangsched.sim.making import make_scheduler
-from gangsched.sim.objects import make_node
 from tests.support.scenario import Cluster, gang
 
 GPU = "nvidia.com/gpu"

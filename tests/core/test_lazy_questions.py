@@ -20,8 +20,8 @@ from gangsched.core.framework.plugin_calls import guarded
 from gangsched.core.framework.scoring import Scoring
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model.objects import Pod
-from gangsched.sim.objects import make_node, make_pod
 from tests.core.plugins import with_plugins
 from tests.core.rules import parse
 from tests.core.test_search_in_tree import _random_rules, member

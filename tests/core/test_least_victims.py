@@ -17,13 +17,13 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
+from gangsched.lab.sim.objects import GPU, STRANGER, make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.devices import allocation_annotations
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import DISRUPTION_KEY, GROUP_LABEL, MIN_MEMBERS_KEY
 from gangsched.model.workloads import PodDisruptionBudget
-from gangsched.sim.objects import GPU, STRANGER, make_node, make_pod
 from tests.support.scenario import Cluster, gang
 
 N_CASES = 500

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
+from gangsched.lab.sim.objects import OURS, make_node, make_pod
 from gangsched.model import events as ev
 from gangsched.model.owners import ORDERED
-from gangsched.sim.objects import OURS, make_node, make_pod
 from tests import controllers as made
 from tests.support.scenario import Cluster, cluster, gang
 

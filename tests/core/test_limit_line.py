@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.core.explain import explain
+from gangsched.lab.sim.objects import make_node
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey
-from gangsched.sim.objects import make_node
 from tests.core.queued import pods, queued, reconfigured, started
 from tests.support.scenario import Cluster, gang
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gangsched.sim.objects import make_node
+from gangsched.lab.sim.objects import make_node
 from tests.core.queued import pods, queued, started
 from tests.core.test_queues import held, why
 from tests.support.scenario import Cluster

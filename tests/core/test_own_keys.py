@@ -9,6 +9,7 @@ from gangsched.config.documents import file_with
 from gangsched.core.explain import explain
 from gangsched.core.framework.profile import Profile
 from gangsched.core.groups.own_keys import PREFIX, ignored_on_object, ignored_on_pod
+from gangsched.lab.sim.objects import OURS, make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
@@ -16,7 +17,6 @@ from gangsched.model.owners import ORDERED
 from gangsched.model.pod_group import MIN_MEMBERS_KEY, GroupKey
 from gangsched.model.pod_group import OURS as OURS_DIALECT
 from gangsched.plugins import IN_TREE, build_profiles
-from gangsched.sim.objects import OURS, make_pod, make_pod_group
 from tests import controllers as made
 from tests.core.queued import queued, reconfigured
 from tests.docs import meanings

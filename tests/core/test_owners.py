@@ -9,13 +9,13 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
+from gangsched.lab.sim.objects import OURS, STRANGER, make_node, make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import ObjectMeta, Pod, SchedulingGroup
 from gangsched.model.owners import DEFAULT_INFERRED, ORDERED, OwnerName
 from gangsched.model.pod_group import GROUP_LABEL, MIN_MEMBERS_KEY
 from gangsched.model.workloads import Namespace
-from gangsched.sim.objects import OURS, STRANGER, make_node, make_pod, make_pod_group
 from tests import controllers as made
 from tests.core.test_reconfigure import reconfigured
 from tests.support.scenario import Cluster, cluster, with_annotations

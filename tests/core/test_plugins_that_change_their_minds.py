@@ -17,11 +17,11 @@ from gangsched.config.devices import DeviceSettings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.framework.interface import SUCCESS, Status
 from gangsched.core.types.group import Group, GroupState
+from gangsched.lab.sim.making import make_scheduler
+from gangsched.lab.sim.objects import inventory, make_node
 from gangsched.model import events as ev
 from gangsched.model.devices import INVENTORY_KEY
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.making import make_scheduler
-from gangsched.sim.objects import inventory, make_node
 from tests.support.scenario import Cluster, gang, with_annotations
 
 _LASTING = (GroupState.BOUND, GroupState.GATHERING, GroupState.GATED)

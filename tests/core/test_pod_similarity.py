@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from gangsched.core.cache.node_info import NodeInfo
 from gangsched.core.framework.interface import SUCCESS, CycleState, Status
+from gangsched.lab.sim.objects import STRANGER, make_node, make_pod
 from gangsched.model.objects import (
     Affinity,
     ContainerPort,
@@ -20,7 +21,6 @@ from gangsched.model.objects import (
     PodAffinityTerm,
 )
 from gangsched.model.pod_group import GROUP_LABEL
-from gangsched.sim.objects import STRANGER, make_node, make_pod
 from tests.core.plugins import with_plugins
 from tests.support.scenario import Cluster, cluster, gang
 

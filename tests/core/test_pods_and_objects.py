@@ -19,13 +19,13 @@ from gangsched.core.types.cluster_events import Change
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.kube.watch.decode import objects
+from gangsched.lab.sim.objects import at
 from gangsched.model import events as ev
 from gangsched.model.objects import LabelSelector, PlainObject, Pod
 from gangsched.model.selectors import EVERYTHING, PodTerm, requirements_of, selector_of
 from gangsched.model.workloads import Namespace, Service
 from gangsched.plugins.devices import Devices
 from gangsched.plugins.priority_sort import PrioritySort
-from gangsched.sim.objects import at
 from tests.plugins.build import Cluster as Nodes
 from tests.plugins.build import node, pod
 from tests.support.scenario import Cluster
@@ -265,7 +265,7 @@ def lock(version: str) -> PlainObject:
 
 
 def test_a_kind_that_a_plugin_watches_is_waited_for_and_cures() -> None:
-    from gangsched.sim.objects import make_node, make_pod
+    from gangsched.lab.sim.objects import make_node, make_pod
 
     c = locked()
     assert c.scheduler.watches == ("locks.example.com",)

@@ -22,9 +22,9 @@ from gangsched.core.framework.interface import (
     Status,
 )
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
-from gangsched.sim.objects import make_node, make_pod
 from tests.core.plugins import with_plugins
 from tests.support.scenario import Cluster, gang
 

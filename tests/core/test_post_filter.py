@@ -8,8 +8,8 @@ from gangsched.core.cache.trial import Trial
 from gangsched.core.framework.interface import Code, DryRun, PostFilterResult, Status
 from gangsched.core.framework.plan import FitError, Plan
 from gangsched.core.framework.profile import Demand
+from gangsched.lab.sim.objects import make_pod
 from gangsched.model import effects as ef
-from gangsched.sim.objects import make_pod
 from tests.core.plugins import with_plugins
 from tests.core.test_points import Noting
 from tests.support.scenario import Cluster, gang

@@ -12,11 +12,11 @@ from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.framework.interface import SUCCESS, Change, ClusterChange, Code, Status
 from gangsched.core.groups.pre_enqueue import MAX_A_TURN, MAX_ASKED
 from gangsched.core.state.pending_hooks import PRE_ENQUEUE
+from gangsched.lab.sim.making import make_scheduler
+from gangsched.lab.sim.objects import at, make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Condition, Pod, PodStatus
-from gangsched.sim.making import make_scheduler
-from gangsched.sim.objects import at, make_node, make_pod
 from tests.core.plugins import with_plugins
 from tests.support.scenario import Cluster, gang, with_annotations
 

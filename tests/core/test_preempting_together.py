@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 from gangsched.config import Settings
+from gangsched.lab.sim.objects import make_node
 from gangsched.model import effects as ef
-from gangsched.sim.objects import make_node
 from tests.core.rules import Rules, may_go, parse
 from tests.core.test_search_in_tree import HOST, RACK, member
 from tests.support.scenario import Cluster

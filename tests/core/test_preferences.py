@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from gangsched.core.cache.node_info import NodeInfo
 from gangsched.core.cycle.preferred import first_enough
 from gangsched.core.framework.interface import SUCCESS, CycleState, Status
+from gangsched.lab.sim.objects import RACK, make_node, make_pod
 from gangsched.model.objects import Affinity, Node, Pod, Taint, TopologySpreadConstraint
 from gangsched.model.topology import TOPOLOGY_KEY
-from gangsched.sim.objects import RACK, make_node, make_pod
 from tests.core.plugins import with_plugins
 from tests.support.scenario import Cluster, gang, with_annotations
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from gangsched.lab.sim.objects import make_pod, make_pod_group
 from gangsched.model import events as ev
 from gangsched.model.objects import ObjectMeta, Pod
 from gangsched.model.workloads import PRIORITY_CLASSES, PriorityClass
-from gangsched.sim.objects import make_pod, make_pod_group
 from tests.support.scenario import Cluster, cluster
 
 NAMING = {"volcano": "scheduling.k8s.io/group-name", "kai": "pod-group-name"}

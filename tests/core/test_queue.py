@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.core.framework.interface import SUCCESS, Change, Status
+from gangsched.lab.sim.objects import STRANGER, make_node, make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model.objects import SchedulingGroup, Taint
-from gangsched.sim.objects import STRANGER, make_node, make_pod, make_pod_group
 from tests.core.plugins import with_plugins
 from tests.support.scenario import cluster, gang, with_annotations
 

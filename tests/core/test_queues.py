@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from gangsched.core.cache.queue_tree import BY_KUEUE, OTHERS, QUEUE_KEY
 from gangsched.core.explain import explain
+from gangsched.lab.sim.objects import make_node, make_pod, make_pod_group
 from gangsched.model import events as ev
 from gangsched.model.effects import BindPod
 from gangsched.model.objects import CustomObject
 from gangsched.model.pod_group import COSCHEDULING_LABEL, STARTED_IN_KEY
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.objects import make_node, make_pod, make_pod_group
 from tests.core.queued import GPU, book, pods, queued, reconfigured, started
 from tests.support.scenario import Cluster, gang, with_annotations
 

@@ -13,6 +13,8 @@ from gangsched.config.devices import DeviceSettings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.framework.interface import SUCCESS, Status
 from gangsched.core.framework.profile import Profile
+from gangsched.lab.sim.objects import make_pod
+from gangsched.lab.sim.volumes import HOST, LOCAL, WAITS, claim, local_volume
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.devices import is_device_key
@@ -20,8 +22,6 @@ from gangsched.model.objects import ClaimVolume, ObjectMeta, Pod, Volume
 from gangsched.model.storage import CLAIMS, CLASSES, VOLUMES, StorageClass
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.plugins import IN_TREE, build_profiles
-from gangsched.sim.objects import make_pod
-from gangsched.sim.volumes import HOST, LOCAL, WAITS, claim, local_volume
 from tests.core.plugins import AsyncPermitter, Permitter, PreBinder, Reserver, with_plugins
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 

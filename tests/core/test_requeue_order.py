@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.config.devices import DeviceSettings
+from gangsched.lab.sim.objects import inventory, make_node, make_pod
 from gangsched.model.devices import INVENTORY_KEY
-from gangsched.sim.objects import inventory, make_node, make_pod
 from tests.support.scenario import Cluster, gang
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from gangsched.lab.sim.duel import make_follower
+from gangsched.lab.sim.objects import at, make_node, make_pod
 from gangsched.model import events as ev
 from gangsched.model.objects import Condition, PodStatus
 from gangsched.model.pod_group import ATTEMPT_KEY, RANK_KEY
-from gangsched.sim.duel import make_follower
-from gangsched.sim.objects import at, make_node, make_pod
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 

@@ -12,8 +12,8 @@ from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.queueing.running_pods import RunningPods
 from gangsched.core.types.group import PodInfo
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.objects import make_node, make_pod
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 

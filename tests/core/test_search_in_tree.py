@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from gangsched.config import Settings
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model.objects import Affinity, Pod, PodSpec, TopologySpreadConstraint
-from gangsched.sim.objects import make_node, make_pod
 from tests.core.rules import Rules, may_go, parse
 from tests.support.scenario import Cluster
 

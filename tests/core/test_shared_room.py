@@ -8,9 +8,9 @@ import pytest
 
 from gangsched.config import Settings
 from gangsched.core.cycle import cycle, topology
+from gangsched.lab.sim.objects import make_pod
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GROUPS_KEY
-from gangsched.sim.objects import make_pod
 from tests.core.rules import Neighbours
 from tests.core.test_search import Case
 from tests.core.topologies import ONE_RACK, RACK, apart, beside, node, racks, where, within

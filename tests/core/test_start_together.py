@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.core.cycle import cycle
+from gangsched.lab.sim.objects import STRANGER, make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GROUPS_KEY, MAX_START_TOGETHER
-from gangsched.sim.objects import STRANGER, make_node, make_pod
 from tests.core.calls import n_calls
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 

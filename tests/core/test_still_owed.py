@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.config.devices import DeviceSettings
+from gangsched.lab.sim.objects import OURS, inventory, make_node, make_pod
 from gangsched.model import events as ev
 from gangsched.model.devices import INVENTORY_KEY
 from gangsched.model.objects import Pod
 from gangsched.model.owners import ORDERED
-from gangsched.sim.objects import OURS, inventory, make_node, make_pod
 from tests import controllers as made
 from tests.support.scenario import Cluster, cluster, gang
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from gangsched.core.explain import explain
+from gangsched.lab.sim.objects import make_node
 from gangsched.model.objects import Pod, Taint, Toleration
-from gangsched.sim.objects import make_node
 from tests.support.scenario import Cluster, gang
 
 GPU = "nvidia.com/gpu"

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.core.explain import explain
+from gangsched.lab.sim.objects import make_pod, make_pod_group
 from gangsched.model.pod_group import (
     COSCHEDULING_LABEL,
     LIGHTWEIGHT_MIN,
@@ -14,7 +15,6 @@ from gangsched.model.pod_group import (
     TOTAL_MEMBERS_KEY,
 )
 from gangsched.model.topology import TOPOLOGY_KEY
-from gangsched.sim.objects import make_pod, make_pod_group
 from tests.core.topologies import (
     BLOCK,
     ONE_RACK,

@@ -12,6 +12,7 @@ from gangsched.config import Settings
 from gangsched.core.cycle import topology
 from gangsched.core.cycle.domains import Area
 from gangsched.core.framework.profile import Demand
+from gangsched.lab.sim.objects import inventory, make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model.devices import INVENTORY_KEY
 from gangsched.model.objects import SchedulingGroup
@@ -21,7 +22,6 @@ from gangsched.model.pod_group import (
     SINGLE,
 )
 from gangsched.model.topology import TOPOLOGY_KEY
-from gangsched.sim.objects import inventory, make_pod, make_pod_group
 from tests.core.topologies import (
     BLOCK,
     ONE_RACK,

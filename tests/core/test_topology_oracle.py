@@ -17,9 +17,9 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
+from gangsched.lab.sim.objects import make_pod
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GROUPS_KEY
-from gangsched.sim.objects import make_pod
 from tests.core.topologies import BLOCK, RACK, apart, node, taken, within
 from tests.support.scenario import Cluster, with_annotations
 

@@ -8,7 +8,7 @@ import pytest
 
 from gangsched.core.cache.trial import Trial
 from gangsched.core.types.group import PodInfo
-from gangsched.sim.objects import GPU, make_pod
+from gangsched.lab.sim.objects import GPU, make_pod
 from tests.core.test_trial_sums import running
 from tests.support.scenario import cluster
 

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from gangsched.core.cache.trial import Trial
 from gangsched.core.types.group import PodInfo
+from gangsched.lab.sim.objects import GPU, make_pod
 from gangsched.model.objects import Container, Pod, ResourceRequirements
-from gangsched.sim.objects import GPU, make_pod
 from tests.support.scenario import Cluster, cluster
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 import pytest
 
 from gangsched.core.types.group import MemberState
+from gangsched.lab.sim.objects import make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.sim.objects import make_pod
 from tests.support.scenario import Cluster, cluster, gang
 
 

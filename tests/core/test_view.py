@@ -15,8 +15,8 @@ from gangsched.core.reports import (
     view_nodes,
 )
 from gangsched.core.types.group import GroupState, MemberState
+from gangsched.lab.sim.objects import GPU, make_node, make_pod
 from gangsched.model.pod_group import GROUPS_KEY, TIMEOUT_KEY
-from gangsched.sim.objects import GPU, make_node, make_pod
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 

@@ -11,13 +11,13 @@ from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.explain import explain
 from gangsched.core.queueing.claims import KEPT
+from gangsched.lab.sim.actors import reborn
+from gangsched.lab.sim.objects import at, make_node, make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Condition, SchedulingGroup
 from gangsched.model.pod_group import GROUPS_KEY
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.actors import reborn
-from gangsched.sim.objects import at, make_node, make_pod, make_pod_group
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 EVICT = QueueingSettings(on_overrun="evict")

@@ -13,6 +13,7 @@ from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.queueing import walltimes
 from gangsched.core.queueing.walltimes import kind_name
+from gangsched.lab.sim.objects import at, make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Condition, OwnerReference, Pod
@@ -24,7 +25,6 @@ from gangsched.model.walltime import (
     Walltime,
     pod_walltime,
 )
-from gangsched.sim.objects import at, make_pod, make_pod_group
 from tests.core.queued import pods, queued, reconfigured
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 

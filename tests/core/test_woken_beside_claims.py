@@ -5,9 +5,9 @@ from __future__ import annotations
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.queueing.claims import Claims
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model.objects import Pod
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.objects import make_node, make_pod
 from tests.support.scenario import Cluster, cluster, with_annotations
 
 N_CLAIMS = 64

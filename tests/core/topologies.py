@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from gangsched.config import Settings
+from gangsched.lab.sim.objects import make_node, make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model.objects import (
     Affinity,
@@ -19,7 +20,6 @@ from gangsched.model.objects import (
     SchedulingGroup,
 )
 from gangsched.model.topology import TOPOLOGY_KEY
-from gangsched.sim.objects import make_node, make_pod, make_pod_group
 from tests.support.scenario import Cluster, with_annotations
 
 RACK, BLOCK, ZONE = "topology.example.com/rack", "topology.example.com/block", "topology.example.com/zone"

@@ -16,14 +16,14 @@ from gangsched.core.types.group import Group
 from gangsched.journal.recorder import Picks, versions
 from gangsched.journal.records import FORMAT, End, Start, Turn, digest, encoded_events, framed
 from gangsched.journal.segments import Stream, name_of
+from gangsched.lab.sim.actors import CONTROLLED_KEY, RUN_KEY
+from gangsched.lab.sim.driver import Simulation
+from gangsched.lab.sim.objects import at, make_node, make_pod
+from gangsched.lab.sim.workloads import Arrival, Workload
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event
 from gangsched.model.objects import Node
 from gangsched.plugins import IN_TREE, build_profiles
-from gangsched.sim.actors import CONTROLLED_KEY, RUN_KEY
-from gangsched.sim.driver import Simulation
-from gangsched.sim.objects import at, make_node, make_pod
-from gangsched.sim.workloads import Arrival, Workload
 
 EPOCH_S = at(0.0).timestamp()
 

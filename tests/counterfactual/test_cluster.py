@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from gangsched.counterfactual.cluster import Cluster
-from gangsched.counterfactual.day import Day, Life, Told
 from gangsched.journal.records import FORMAT, Start
+from gangsched.lab.counterfactual.cluster import Cluster
+from gangsched.lab.counterfactual.day import Day, Life, Told
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import OwnerReference
 from gangsched.model.owners.jobs import INDEX_KEY, claim
-from gangsched.sim.objects import make_node, make_pod
 
 
 def test_a_pod_that_is_made_anew_is_of_the_job_that_it_was_of() -> None:

@@ -13,18 +13,18 @@ from msgspec.structs import replace
 from gangsched.cli import main
 from gangsched.config import default_config
 from gangsched.config.effective import effective_yaml
-from gangsched.counterfactual.answer import Answer
-from gangsched.counterfactual.compare import Difference
-from gangsched.counterfactual.day import Ending
-from gangsched.counterfactual.lives import Lives
-from gangsched.counterfactual.reading import read_day
 from gangsched.journal.records import FORMAT, Start, Turn, framed
 from gangsched.journal.segments import Stream, name_of, segments_in
+from gangsched.lab.counterfactual.answer import Answer
+from gangsched.lab.counterfactual.compare import Difference
+from gangsched.lab.counterfactual.day import Ending
+from gangsched.lab.counterfactual.lives import Lives
+from gangsched.lab.counterfactual.reading import read_day
+from gangsched.lab.sim.driver import Simulation
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model.events import NodeAdded
 from gangsched.model.objects import Condition, OwnerReference, Pod, PodStatus
 from gangsched.plugins import IN_TREE
-from gangsched.sim.driver import Simulation
-from gangsched.sim.objects import make_node, make_pod
 from tests.counterfactual.days import cluster, gang, preempted, record
 from tests.journal.kept import recorded
 

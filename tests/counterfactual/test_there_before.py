@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from gangsched.counterfactual.gangs import Gang, shaken
-from gangsched.counterfactual.reading import read_day
 from gangsched.journal.segments import segments_in
-from gangsched.sim.api import GRACE_KEY
-from gangsched.sim.driver import Simulation
-from gangsched.sim.workloads import Arrival
+from gangsched.lab.counterfactual.gangs import Gang, shaken
+from gangsched.lab.counterfactual.reading import read_day
+from gangsched.lab.sim.api import GRACE_KEY
+from gangsched.lab.sim.driver import Simulation
+from gangsched.lab.sim.workloads import Arrival
 from tests.counterfactual.days import cluster, gang, preempted, record
 from tests.counterfactual.test_counterfactual import asked, of
 

@@ -14,19 +14,19 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from gangsched.apiserver.simulated.scripts import script_of
 from gangsched.config import Settings
 from gangsched.core.reports import GroupView, NodeView, view_groups, view_nodes
-from gangsched.demo.play import Play, Show
-from gangsched.demo.samples import find_samples, read
-from gangsched.demo.scene import Chronicle
-from gangsched.demo.screen import Frame
-from gangsched.demo.show import Lines
-from gangsched.demo.stage import QUEUEING, remaining_text
-from gangsched.demo.story import N_GPUS, N_NODES, N_RACKS, STORY, Action, Delete, Report, Step
+from gangsched.lab.apiserver.simulated.scripts import script_of
+from gangsched.lab.demo.play import Play, Show
+from gangsched.lab.demo.samples import find_samples, read
+from gangsched.lab.demo.scene import Chronicle
+from gangsched.lab.demo.screen import Frame
+from gangsched.lab.demo.show import Lines
+from gangsched.lab.demo.stage import QUEUEING, remaining_text
+from gangsched.lab.demo.story import N_GPUS, N_NODES, N_RACKS, STORY, Action, Delete, Report, Step
+from gangsched.lab.sim.objects import at
 from gangsched.model.bandwidth import REMAINING_KEY
 from gangsched.model.objects import Pod
-from gangsched.sim.objects import at
 from tests.support.scenario import Cluster, cluster
 
 SAMPLES = find_samples()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from gangsched.demo.picture import picture
-from gangsched.demo.screen import Frame
-from gangsched.demo.story import STORY
+from gangsched.lab.demo.picture import picture
+from gangsched.lab.demo.screen import Frame
+from gangsched.lab.demo.story import STORY
 from tests.demo.rehearsal import Rehearsal
 
 SVG = "{http://www.w3.org/2000/svg}"

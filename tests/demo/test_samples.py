@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gangsched.demo import samples
-from gangsched.demo.samples import find_samples, read
-from gangsched.demo.story import STORY, Apply
 from gangsched.errors import ConfigError
+from gangsched.lab.demo import samples
+from gangsched.lab.demo.samples import find_samples, read
+from gangsched.lab.demo.story import STORY, Apply
 
 
 def test_every_file_of_the_story_is_there() -> None:

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from gangsched.core.reports import Holding
-from gangsched.demo.screen import MIN_HEIGHT, PLAIN, Frame, Look, screen
-from gangsched.demo.show import Lines, Table
-from gangsched.demo.story import STORY
-from gangsched.demo.terminal import choose
-from gangsched.sim.objects import GPU
+from gangsched.lab.demo.screen import MIN_HEIGHT, PLAIN, Frame, Look, screen
+from gangsched.lab.demo.show import Lines, Table
+from gangsched.lab.demo.story import STORY
+from gangsched.lab.demo.terminal import choose
+from gangsched.lab.sim.objects import GPU
 from tests.demo.rehearsal import Rehearsal
 
 LEARNERS, PRETRAIN, NOTEBOOK = 3, 5, 8
@@ -110,7 +110,7 @@ def test_what_users_wrote_is_not_markup(frames: list[Frame]) -> None:
 
 
 def test_an_empty_cluster_can_be_shown() -> None:
-    from gangsched.demo.scene import Scene
+    from gangsched.lab.demo.scene import Scene
 
     assert drawn(Frame(Scene(0.0, 0.0)), width=80)
 

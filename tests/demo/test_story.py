@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from gangsched.core.reports import view_groups
-from gangsched.demo.names import host_list, id_list, seconds
-from gangsched.demo.play import Play, StoryFailed
-from gangsched.demo.scene import DELETED, RUNNING, Chronicle, promise_of
-from gangsched.demo.story import STORY, held_by
-from gangsched.demo.summary import summary
-from gangsched.sim.objects import make_pod
+from gangsched.lab.demo.names import host_list, id_list, seconds
+from gangsched.lab.demo.play import Play, StoryFailed
+from gangsched.lab.demo.scene import DELETED, RUNNING, Chronicle, promise_of
+from gangsched.lab.demo.story import STORY, held_by
+from gangsched.lab.demo.summary import summary
+from gangsched.lab.sim.objects import make_pod
 from tests.demo.rehearsal import Rehearsal
 from tests.support.scenario import cluster
 

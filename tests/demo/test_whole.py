@@ -23,8 +23,8 @@ from pathlib import Path
 import pytest
 
 from gangsched import cli
-from gangsched.demo.samples import find_samples
-from gangsched.demo.story import STORY
+from gangsched.lab.demo.samples import find_samples
+from gangsched.lab.demo.story import STORY
 
 # The story waits six seconds for a reservation to be given back, and for kubelets; a busy machine for more.
 PATIENCE_S = 100.0
@@ -334,16 +334,16 @@ def test_no_temporary_folder(
 
 
 def test_an_unwritable_cache_costs_the_traces_and_nothing_else(tmp_path: Path) -> None:
-    from gangsched.demo.files import trace_path
+    from gangsched.lab.demo.files import trace_path
 
     (tmp_path / "file").write_text("")
     path, why = trace_path("", {"XDG_CACHE_HOME": str(tmp_path / "file")})
     assert path is None
-    assert why.startswith(f"No traces: {tmp_path}/file/gangsched/demo-traces.jsonl cannot be written (")
+    assert why.startswith(f"No traces: {tmp_path}/file/gangsched/lab/demo-traces.jsonl cannot be written (")
 
 
 def test_a_traces_file_that_was_named_is_added_to(tmp_path: Path) -> None:
-    from gangsched.demo.files import trace_path
+    from gangsched.lab.demo.files import trace_path
 
     (tmp_path / "mine").write_text("kept\n")
     assert trace_path(str(tmp_path / "mine"), {}) == (tmp_path / "mine", "")

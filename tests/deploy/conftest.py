@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from gangsched.controlplane.assets import Assets, find
-from gangsched.controlplane.build import REQUIRE_VARIABLE
-from gangsched.controlplane.processes import ControlPlane
 from gangsched.errors import ConfigError
+from gangsched.lab.controlplane.assets import Assets, find
+from gangsched.lab.controlplane.build import REQUIRE_VARIABLE
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.deploy import doors
 from tests.deploy.rights import AUDIT_POLICY
 from tests.support.processes import until

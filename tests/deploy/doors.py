@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.processes import ControlPlane
 from gangsched.model.device_labels import ALLOCATED_SUFFIX
 
 Json = dict[str, Any]

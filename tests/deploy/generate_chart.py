@@ -20,8 +20,8 @@ import yaml
 
 from gangsched.agent.settings import AgentDocument
 from gangsched.config.documents import KubeDocument, OurDocument
-from gangsched.controlplane.assets import find
 from gangsched.errors import ConfigError
+from gangsched.lab.controlplane.assets import find
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 _OF_CHART = "chart/gangsched"

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from gangsched.controlplane import assets
-from gangsched.controlplane.build import REQUIRE_VARIABLE
 from gangsched.errors import ConfigError
+from gangsched.lab.controlplane import assets
+from gangsched.lab.controlplane.build import REQUIRE_VARIABLE
 from tests.deploy.generate_chart import CHART
 
 RELEASE, NAMESPACE = "gangsched", "gangsched-system"

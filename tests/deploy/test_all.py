@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from gangsched import __version__
-from gangsched.controlplane.assets import JAEGER_VERSION, Assets
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.assets import JAEGER_VERSION, Assets
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.conftest import found_jaeger
 from tests.deploy.conftest import DEPLOY
 from tests.deploy.doors import Json

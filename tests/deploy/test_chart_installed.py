@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gangsched.controlplane.assets import Assets
-from gangsched.controlplane.processes import ControlPlane
 from gangsched.errors import ApiError
+from gangsched.lab.controlplane.assets import Assets
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.deploy.conftest import in_force
 from tests.deploy.doors import NAMESPACE as NAMESPACE_OF_DOORS
 from tests.deploy.doors import Json

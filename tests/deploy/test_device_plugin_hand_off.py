@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.processes import ControlPlane
 from gangsched.model.device_report import DEVICE_REPORT_KEY, PodDevices, report_annotation
 from gangsched.model.devices import VISIBLE_KEY
 from tests.conftest import wipe

@@ -14,7 +14,6 @@ import yaml
 from gangsched.cli import main
 from gangsched.config import LeaderElectionSettings, default_config, parse_config
 from gangsched.config.documents import file_with
-from gangsched.controlplane.processes import ADMIN
 from gangsched.doctor import checks, cluster_checks
 from gangsched.doctor.command import _rights
 from gangsched.doctor.findings import Finding, exit_code
@@ -24,6 +23,7 @@ from gangsched.doctor.rights import OPTIONAL, ROLE, Right, asked, needed, option
 from gangsched.extension.loading import KnownPlugins
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
+from gangsched.lab.controlplane.processes import ADMIN
 from gangsched.plugins import IN_TREE
 from tests.deploy.conftest import DEPLOY, Audited
 from tests.deploy.rights import granted

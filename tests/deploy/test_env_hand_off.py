@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gangsched.controlplane.processes import GANG_API_SINCE, ControlPlane
+from gangsched.lab.controlplane.processes import GANG_API_SINCE, ControlPlane
 from gangsched.model.device_labels import allocated_key
 from gangsched.model.devices import VISIBLE_KEY
 from gangsched.model.required_ids import REQUIRE_IDS_KEY

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.controlplane.processes import ControlPlane
 from gangsched.errors import GangschedError
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.deploy.conftest import DEPLOY, SCHEDULER
 from tests.support.processes import until
 

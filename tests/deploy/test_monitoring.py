@@ -15,7 +15,7 @@ import promql_parser
 import pytest
 import yaml
 
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.deploy.conftest import DEPLOY
 from tests.deploy.generate_chart import kustomize, objects
 from tests.docs.metrics_table import described_metrics

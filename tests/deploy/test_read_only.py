@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from gangsched.controlplane.daemon import Daemon, free_ports
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.daemon import Daemon, free_ports
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.real.cluster import Cluster, checked
 from tests.real.process import service_account, write_config
 

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from gangsched.cli import _parser
-from gangsched.controlplane.daemon import free_ports
+from gangsched.lab.controlplane.daemon import free_ports
 from tests.deploy.conftest import DEPLOY, Audited
 from tests.deploy.rights import Right, Used, granted, missing, unused, used
 from tests.kube.scripted import status

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gangsched import __version__
-from gangsched.controlplane.build import REQUIRE_VARIABLE
+from gangsched.lab.controlplane.build import REQUIRE_VARIABLE
 from tests.deploy.test_image import REPO, pins
 
 pytestmark = pytest.mark.timeout(300)  # a busy machine installs for longer than other tests run

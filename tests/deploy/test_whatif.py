@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from gangsched.cli import main
-from gangsched.controlplane.processes import ADMIN
+from gangsched.lab.controlplane.processes import ADMIN
 from gangsched.model.devices import ALLOCATED_KEY
 from tests.deploy.conftest import Audited
 from tests.real.process import Scheduler, write_config

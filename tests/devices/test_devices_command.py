@@ -16,7 +16,6 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched import printing
-from gangsched.apiserver.app import EmbeddedCluster, write_kubeconfig
 from gangsched.certificates import self_signed
 from gangsched.cli import main
 from gangsched.core.state.reporter import POD_REFUSED
@@ -26,13 +25,14 @@ from gangsched.devices.reserved import with_reserved
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
 from gangsched.kube.effects.writes import event_body, events_path
+from gangsched.lab.apiserver.app import EmbeddedCluster, write_kubeconfig
+from gangsched.lab.sim.objects import GPU, inventory, make_node, make_pod
 from gangsched.model.device_labels import allocation_labels, inventory_labels
 from gangsched.model.device_report import DEVICE_REPORT_KEY, PodDevices, report_annotation
 from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, Device
 from gangsched.model.effects import RecordEvent
 from gangsched.model.objects import Condition, Node, Pod, PodStatus
 from gangsched.model.pod_group import GANG_KEY
-from gangsched.sim.objects import GPU, inventory, make_node, make_pod
 from gangsched.web.reservations import Reservation, Reservations
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 from tests.web.test_server import serving

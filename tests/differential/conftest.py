@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gangsched.controlplane.assets import Assets
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.assets import Assets
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.differential.kube import APISERVER_FLAGS, KubeScheduler
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.contract.api import Api
 from tests.differential import draw_volumes
 from tests.differential.draw import OVERHEAD_CLASS, Given, Json

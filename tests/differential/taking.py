@@ -17,9 +17,9 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from gangsched.config import SchedulerConfig, parse_config
-from gangsched.controlplane.processes import ControlPlane
 from gangsched.core.scheduler import Scheduler
 from gangsched.kube.watch.decode import objects
+from gangsched.lab.controlplane.processes import ControlPlane
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Node, Pod

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gangsched.config.absent import ABSENT
-from gangsched.controlplane.assets import Assets
 from gangsched.errors import ConfigError
+from gangsched.lab.controlplane.assets import Assets
 from gangsched.plugins import IN_TREE
 from tests.differential.draw_config import OURS, THEIRS, draw_config
 from tests.differential.resolved import KubeSchedulerReader, Points, Resolved, ours

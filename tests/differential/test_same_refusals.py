@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gangsched.controlplane.assets import Assets
 from gangsched.errors import ConfigError
+from gangsched.lab.controlplane.assets import Assets
 from tests.differential.resolved import KubeSchedulerReader, ours
 
 pytestmark = pytest.mark.real

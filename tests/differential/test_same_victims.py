@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gangsched.controlplane.assets import Assets
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.assets import Assets
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.differential.differences import MEANT_OF_VICTIMS
 from tests.differential.draw import Json
 from tests.differential.draw_preemption import CASE, PROFILE, Full, draw_full

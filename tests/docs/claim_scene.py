@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gangsched.bench.svg import CARD, DIM, INK, bar, document, line, text
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
+from gangsched.lab.bench.svg import CARD, DIM, INK, bar, document, line, text
+from gangsched.lab.sim.objects import make_pod
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.objects import make_pod
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 GANG = "large"

@@ -10,7 +10,7 @@ from prometheus_client.core import Metric
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.journal.counted import Counted
-from gangsched.sim.making import make_scheduler
+from gangsched.lab.sim.making import make_scheduler
 from gangsched.web import metrics, reading
 from gangsched.web.measures import Measures
 from gangsched.web.queues_page import QueueShare, QueuesPage

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
-from gangsched.bench.svg import bar, document, line, text
+from gangsched.lab.bench.svg import bar, document, line, text
 from gangsched.model.objects import Pod
 from tests.core.queued import GPU, book, pods, queued
 from tests.support.scenario import Cluster, gang

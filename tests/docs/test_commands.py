@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from gangsched.cli import _parser, main
-from gangsched.controlplane.assets import Assets
-from gangsched.sim import command as simulation
+from gangsched.lab.controlplane.assets import Assets
+from gangsched.lab.sim import command as simulation
 from tests.deploy.helm import RELEASE, found_helm
 from tests.docs.pages import PAGES, ROOT, Block, blocks_everywhere, code_spans, commands, name_of
 
@@ -50,7 +50,7 @@ def _check(words: list[str]) -> None:
     """Raises: AssertionError, SystemExit (of argparse)."""
     if words[0] in _OURS:
         _check_ours(words[1:])
-    elif words[:3] == [".venv/bin/python", "-m", "gangsched.sim"]:
+    elif words[:3] == [".venv/bin/python", "-m", "gangsched.lab.sim"]:
         simulation._parser().parse_args(words[3:])
     elif words[0] == "make":
         targets = [word for word in words[1:] if "=" not in word]
@@ -113,7 +113,7 @@ def test_the_command_exists(where: str, line: str) -> None:
         "gangsched scheduler --no-such-flag",
         "gangsched no-such-command",
         "make no-such-target",
-        ".venv/bin/python -m gangsched.sim --no-such-flag",
+        ".venv/bin/python -m gangsched.lab.sim --no-such-flag",
         "kubectl explode pods",
         "kubectl apply -k deploy/nowhere/",
         "rm -rf build",

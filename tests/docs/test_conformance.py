@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gangsched.controlplane.assets import KUBERNETES_VERSION
+from gangsched.lab.controlplane.assets import KUBERNETES_VERSION
 from tests.conformance.__main__ import PAGE, RESULTS
 from tests.conformance.report import (
     Found,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gangsched.controlplane.assets import Assets
-from gangsched.controlplane.daemon import Daemon, free_ports
+from gangsched.lab.controlplane.assets import Assets
+from gangsched.lab.controlplane.daemon import Daemon, free_ports
 from tests.docs.pages import DOCS, ROOT, blocks, commands
 from tests.support.processes import until
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gangsched.controlplane.assets import KUBERNETES_VERSION
+from gangsched.lab.controlplane.assets import KUBERNETES_VERSION
 from tests.docs.pages import DOCS, PAGES, README, ROOT, Link, anchors, code_spans, links, name_of
 
 _OUTSIDE = ("http://", "https://", "mailto:")

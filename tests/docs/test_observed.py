@@ -11,10 +11,10 @@ from collections.abc import Callable
 import pytest
 
 from gangsched.config import Settings
+from gangsched.lab.sim.driver import Simulation
+from gangsched.lab.sim.faults import STORM
+from gangsched.lab.sim.workloads import Workload, preempting_workload, random_workload
 from gangsched.model import effects as ef
-from gangsched.sim.driver import Simulation
-from gangsched.sim.faults import STORM
-from gangsched.sim.workloads import Workload, preempting_workload, random_workload
 from tests.docs.messages import VARIES
 from tests.docs.pages import DOCS, code_spans
 

@@ -17,11 +17,11 @@ from gangsched.core.framework.interface import Status
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ApiError
 from gangsched.extension.loading import KnownPlugins
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Node, Pod
 from gangsched.plugins import build_profiles
-from gangsched.sim.objects import make_node, make_pod
 from tests.docs.pages import DOCS, ROOT, blocks, commands
 from tests.support.scenario import Cluster, gang
 

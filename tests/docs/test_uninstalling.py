@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gangsched.controlplane.assets import Assets
+from gangsched.lab.controlplane.assets import Assets
 from tests.deploy.generate_chart import DEPLOY, kustomize, objects
 from tests.docs.pages import DOCS, ROOT, blocks, commands
 

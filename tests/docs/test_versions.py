@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from gangsched.controlplane.assets import KUBERNETES_VERSION
-from gangsched.controlplane.processes import minor_version
+from gangsched.lab.controlplane.assets import KUBERNETES_VERSION
+from gangsched.lab.controlplane.processes import minor_version
 from tests.versions import PAGE, RESULTS, SUITES, VERSIONS, counted, table, with_table
 
 

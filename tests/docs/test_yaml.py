@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from gangsched.agent.settings import AgentFlags, parse_settings
-from gangsched.apiserver.strategy import Object
 from gangsched.config import parse_config
 from gangsched.config.documents import KUBE_KIND, OUR_KIND
 from gangsched.extension.loading import KnownPlugins
+from gangsched.lab.apiserver.strategy import Object
 from gangsched.plugins import build_profiles
 from tests.apiserver.simulated.test_samples import Live, live
 from tests.deploy.generate_chart import CHART

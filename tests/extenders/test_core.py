@@ -11,12 +11,12 @@ from gangsched.config import Settings, default_config
 from gangsched.core.groups.extenders import ExtenderVerdicts, Interest
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import GroupState
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GROUPS_KEY
 from gangsched.plugins import IN_TREE, build_profiles
-from gangsched.sim.objects import make_node, make_pod
 
 GPU = "nvidia.com/gpu"
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.extenders.server import ExtenderServer
 from tests.real.process import Scheduler
 from tests.support.processes import until

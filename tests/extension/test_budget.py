@@ -16,9 +16,9 @@ from gangsched.config import Settings, parse_config
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.scheduler import Scheduler
 from gangsched.extension.loading import KnownPlugins
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.plugins import build_profiles
-from gangsched.sim.objects import make_node, make_pod
 from tests.support.scenario import Cluster, gang
 
 BUDGET_S = 0.1

@@ -25,11 +25,11 @@ from gangsched.extension import reload as reload_module
 from gangsched.extension.loading import KnownPlugins
 from gangsched.extension.reload import Reload, at_next_start
 from gangsched.extension.source import ConfigSource, Stamp
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import events as ev
 from gangsched.model.effects import BindPod, Effect, RecordEvent
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.signals import early_signals
-from gangsched.sim.objects import make_node, make_pod
 from tests.support.tasks import until
 
 KUBE = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

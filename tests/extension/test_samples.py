@@ -14,11 +14,11 @@ from gangsched.core.framework.interface import Code, Status
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ApiError
 from gangsched.extension.loading import KnownPlugins
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import ObjectMeta, OwnerReference, PlainObject, Pod
 from gangsched.plugins import build_profiles
-from gangsched.sim.objects import make_node, make_pod
 from tests.support.scenario import Cluster, gang
 
 SAMPLES = Path(__file__).parents[2] / "config" / "samples" / "plugins"

@@ -1,6 +1,6 @@
 """The walk of one gang through the code, from a real trace of calls: `python -m tests.house.walk`.
 
-A whole scheduler process runs in virtual time on a wire in memory (gangsched.sim.wire). What is traced begins
+A whole scheduler process runs in virtual time on a wire in memory (gangsched.lab.sim.wire). What is traced begins
 when WatchState is given the bytes of the watch event that makes a gang complete, and ends when the bytes of
 its first Binding go to the socket.
 
@@ -27,12 +27,12 @@ import structlog.testing
 
 from gangsched.app import SchedulerApp
 from gangsched.config import default_config
+from gangsched.lab.sim.wire.loop import VirtualLoop, virtual_time
+from gangsched.lab.sim.wire.network import MemoryNetwork
+from gangsched.lab.sim.wire.run import credentials_for
+from gangsched.lab.sim.wire.server import ApiServer
+from gangsched.lab.sim.wire.weather import STORM, Weather
 from gangsched.plugins import IN_TREE
-from gangsched.sim.wire.loop import VirtualLoop, virtual_time
-from gangsched.sim.wire.network import MemoryNetwork
-from gangsched.sim.wire.run import credentials_for
-from gangsched.sim.wire.server import ApiServer
-from gangsched.sim.wire.weather import STORM, Weather
 
 HOUSE = Path(__file__).parents[2] / "gangsched"
 START = ("kube/watch/watch_state.py", "WatchState.lines")

@@ -10,8 +10,8 @@ from gangsched.journal.records import HEAD, Record, Start, read_record
 from gangsched.journal.replaying import Replay
 from gangsched.journal.segments import Stream, name_of
 from gangsched.journal.writing import DiskJournal
-from gangsched.sim.wire.run import Verdict, run_seed
-from gangsched.sim.wire.weather import CALM, Rates
+from gangsched.lab.sim.wire.run import Verdict, run_seed
+from gangsched.lab.sim.wire.weather import CALM, Rates
 
 
 class Kept:

@@ -24,12 +24,12 @@ from gangsched.journal.records import Start, State, Turn, framed
 from gangsched.journal.renaming import Renaming
 from gangsched.journal.segments import Reader, segments_in
 from gangsched.journal.state import BuildCore, Given
+from gangsched.lab.sim.wire.weather import STORM
 from gangsched.model import events as ev
 from gangsched.model.dialects.dialect import GroupKey
 from gangsched.model.effects import BindPod
 from gangsched.model.objects import CustomObject, Node, ObjectMeta, Pod
 from gangsched.plugins import IN_TREE, build_profiles
-from gangsched.sim.wire.weather import STORM
 from tests.journal.kept import Kept, recorded
 
 KEY = bytes(range(32))

@@ -16,11 +16,11 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.journal.anonymising import Anonymising
 from gangsched.journal.recorder import Recorder
 from gangsched.journal.segments import segments_in
+from gangsched.lab.sim.objects import make_node
 from gangsched.model import events as ev
 from gangsched.model.effects import BindPod
 from gangsched.model.objects import Pod
 from gangsched.plugins import IN_TREE, build_profiles
-from gangsched.sim.objects import make_node
 from tests.journal.kept import Kept
 from tests.journal.test_anonymise import texts_in
 

@@ -15,9 +15,9 @@ from gangsched.extension.loading import KnownPlugins
 from gangsched.journal.recorder import Recorder
 from gangsched.journal.records import Start
 from gangsched.journal.segments import Reader, segments_in
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import events as ev
 from gangsched.plugins import build_profiles
-from gangsched.sim.objects import make_node, make_pod
 from tests.journal.kept import Kept, key_in
 
 PLUGIN = """

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from gangsched.bench.queueing.recorded import journal_jobs
 from gangsched.cli import main
 from gangsched.errors import ConfigError
 from gangsched.journal.records import HEAD, MAX_RECORD, Start, Turn, framed, read_events
 from gangsched.journal.segments import Reader, Stream, name_of
+from gangsched.lab.bench.queueing.recorded import journal_jobs
 from gangsched.model.events import PodAdded
 from tests.journal.kept import Kept, key_in, recorded
 

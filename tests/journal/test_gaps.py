@@ -17,8 +17,8 @@ from gangsched.journal.records import End, Record, Start, State, framed
 from gangsched.journal.segments import Reader, name_of, segments_in
 from gangsched.journal.state import NotWritable
 from gangsched.journal.writing import DiskJournal
-from gangsched.sim.wire import STORM
-from gangsched.sim.wire.run import run_seed
+from gangsched.lab.sim.wire import STORM
+from gangsched.lab.sim.wire.run import run_seed
 from tests.journal.kept import Kept, full, key_in, replayed
 from tests.support.processes import until
 

@@ -19,9 +19,9 @@ from gangsched.journal import records
 from gangsched.journal.recorder import Recorder
 from gangsched.journal.records import Reconfigured, Start, Turn
 from gangsched.journal.replaying import Divergence, Replay
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import events as ev
 from gangsched.plugins import build_profiles
-from gangsched.sim.objects import make_node, make_pod
 from tests.journal.kept import Kept
 
 PLUGIN = """

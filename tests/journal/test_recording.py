@@ -15,11 +15,11 @@ from gangsched.errors import ConfigError
 from gangsched.journal.records import End, Record, Start, State
 from gangsched.journal.segments import Reader, segments_in
 from gangsched.journal.state import Given
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.loop import Decider
 from gangsched.model import events as ev
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.recording import Recorded, Recording
-from gangsched.sim.objects import make_node, make_pod
 from tests.journal.kept import key_in, replayed
 from tests.support.processes import until
 

@@ -25,10 +25,10 @@ from gangsched.errors import ParseError
 from gangsched.journal import state
 from gangsched.journal.state import Given, NotWritable, read_state, write_state
 from gangsched.journal.unobserved import observer_of
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import events as ev
 from gangsched.model.objects import ObjectMeta, Pod
 from gangsched.plugins import IN_TREE, build_profiles
-from gangsched.sim.objects import make_node, make_pod
 
 GIVEN = Given(None, partial(first_of), print)
 

@@ -13,8 +13,8 @@ import pytest
 
 from gangsched.journal.records import Record, Start, Turn
 from gangsched.journal.replaying import Divergence
-from gangsched.sim.wire import STORM
-from gangsched.sim.wire.loop import START_S
+from gangsched.lab.sim.wire import STORM
+from gangsched.lab.sim.wire.loop import START_S
 from tests.journal.kept import recorded, replayed
 
 

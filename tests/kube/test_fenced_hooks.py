@@ -14,9 +14,9 @@ from gangsched.kube.client import ApiClient
 from gangsched.kube.effects.dispatcher import Dispatcher
 from gangsched.kube.election.fence_keeper import FenceKeeper
 from gangsched.kube.election.fence_list import Expected
+from gangsched.lab.sim.objects import make_pod
 from gangsched.model.effects import BlamePlugin, CancelHooks, RunHook
 from gangsched.model.pod_group import GroupKey
-from gangsched.sim.objects import make_pod
 from tests.kube.scripted import credentials
 from tests.kube.test_fence import bind
 from tests.kube.test_fence_ahead import expected

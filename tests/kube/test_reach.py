@@ -15,12 +15,12 @@ import pytest
 import yaml
 from structlog.testing import capture_logs
 
-from gangsched.controlplane.processes import ControlPlane
 from gangsched.errors import ApiError, Unreachable
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
 from gangsched.kube.reach import AGAIN_S, MAX_AGAIN_S, Reach
 from gangsched.kube.tally import SILENCE, AnswerTally
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.real.process import Scheduler, write_config
 
 SERVER = "https://10.0.0.1:6443"

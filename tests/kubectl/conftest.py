@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gangsched.apiserver.app import EmbeddedCluster, Simulation
-from gangsched.controlplane.assets import Assets
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.apiserver.app import EmbeddedCluster, Simulation
+from gangsched.lab.controlplane.assets import Assets
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.kubectl.run import Kubectl
 from tests.support.threads import in_a_thread
 

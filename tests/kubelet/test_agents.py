@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from gangsched.agent.plan import given_by_kubelet
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.processes import ControlPlane
 from gangsched.model.device_report import DEVICE_REPORT_KEY, parse_report
 from gangsched.model.devices import ALLOCATED_KEY, parse_allocation, parse_devices
 from gangsched.model.objects import Pod

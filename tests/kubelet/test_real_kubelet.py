@@ -25,11 +25,11 @@ import yaml
 
 from gangsched.agent.plugin_settings import KubeletDocument
 from gangsched.agent.sources.pod_resources import PodResourcesSource
-from gangsched.controlplane import node as real_node
-from gangsched.controlplane.assets import Assets
-from gangsched.controlplane.build import REQUIRE_VARIABLE
-from gangsched.controlplane.node import Machine
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane import node as real_node
+from gangsched.lab.controlplane.assets import Assets
+from gangsched.lab.controlplane.build import REQUIRE_VARIABLE
+from gangsched.lab.controlplane.node import Machine
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.agent.process import ACCOUNT, NAMESPACE, Agent, kubeconfig_of
 from tests.kubelet.device_files import make_device_files, remove_device_files
 from tests.real.process import Scheduler, service_account, write_config

@@ -15,6 +15,7 @@ from gangsched.agent.sources.device_file import parse_device_file
 from gangsched.agent.sources.registers import parse_hami
 from gangsched.errors import ConfigError, ParseError
 from gangsched.kube.status import api_error
+from gangsched.lab.sim.objects import make_pod
 from gangsched.model import bounded
 from gangsched.model.bandwidth import parse_remaining
 from gangsched.model.device_constraints import CONSTRAINTS_KEY, parse_constraints
@@ -23,7 +24,6 @@ from gangsched.model.devices import parse_allocation, parse_inventory
 from gangsched.model.load import parse_load, parse_node_metrics
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GROUPS_KEY, MIN_MEMBERS_KEY, GroupKey, group_from_pod
-from gangsched.sim.objects import make_pod
 
 DEEP = 20_000
 Tree = dict[str, Any] | list[Any] | str | int | None

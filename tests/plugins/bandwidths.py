@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from gangsched.config import SchedulerConfig, Settings, default_config, parse_config
 from gangsched.core.scheduler import Scheduler
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model.bandwidth import REMAINING_KEY
 from gangsched.model.objects import Node, Pod
 from gangsched.plugins import IN_TREE, build_profiles
-from gangsched.sim.objects import make_node, make_pod
 from tests.support.scenario import Cluster
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)

@@ -9,12 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import ContainerPort, Pod
 from gangsched.model.workloads import PodDisruptionBudget
 from gangsched.plugins.default_preemption import BUDGETS, Args
-from gangsched.sim.objects import make_node, make_pod
 from tests.support.scenario import Cluster
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from gangsched.core.framework.interface import CycleState
 from gangsched.errors import ConfigError
+from gangsched.lab.sim.objects import at, make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.load import (
@@ -23,7 +24,6 @@ from gangsched.model.load import (
 )
 from gangsched.model.objects import Node
 from gangsched.plugins.load_aware import Args, LoadAware
-from gangsched.sim.objects import at, make_node, make_pod
 from tests.plugins.bandwidths import cluster, config, on
 from tests.plugins.build import Cluster as Rows
 from tests.plugins.build import node as plain_node

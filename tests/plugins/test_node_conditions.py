@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from gangsched.config import PluginInfo, default_config, parse_config
 from gangsched.core.framework.interface import SKIP, SUCCESS
 from gangsched.core.scheduler import Scheduler
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Condition, Node
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.plugins.node_conditions import NodeConditions, is_best_effort
-from gangsched.sim.objects import make_node, make_pod
 from tests.plugins.build import Cluster, node, pod
 
 BUSY = {"cpu": "1"}

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from gangsched.core.framework.interface import CycleState
 from gangsched.errors import ConfigError
+from gangsched.lab.sim.objects import at
 from gangsched.model import effects as ef
 from gangsched.plugins.remaining_bandwidth import Args, RemainingBandwidth
-from gangsched.sim.objects import at
 from tests.plugins.bandwidths import asking, beat, cluster, config, node, on, rbw, report
 from tests.plugins.build import Cluster as Rows
 from tests.support.scenario import Cluster

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gangsched.controlplane.assets import Assets
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.assets import Assets
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.real.cluster import Cluster, checked
 from tests.real.jobs import JobCluster, checked_jobs, job_control_plane
 

@@ -16,13 +16,13 @@ import anyio
 import pytest
 import yaml
 
-from gangsched.controlplane.processes import ControlPlane
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import Credentials, load_credentials
 from gangsched.kube.effects.dispatcher import Dispatcher
 from gangsched.kube.watch.decode import all_kinds, pod_groups
 from gangsched.kube.watch.reflector import Reflector
 from gangsched.kube.watch.watch_timing import WatchTiming
+from gangsched.lab.controlplane.processes import ControlPlane
 from gangsched.model.effects import BindPod, Effect
 from gangsched.model.events import Event, KindSynced, PodAdded, PodDeleted, PodUpdated
 from gangsched.model.objects import Pod

@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.proxy import Lie, Proxy, http_answer
 from tests.real.process import service_account
 from tests.support.threads import in_a_thread

@@ -24,7 +24,7 @@ from random import Random
 from typing import Any
 from urllib.parse import urlsplit
 
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.hostile.objects import Hostile, Json, Thing, as_json
 from tests.real.cluster import COSCHEDULING_GROUPS, CRD, MERGE, PODS, RBAC
 from tests.real.picture import GPU

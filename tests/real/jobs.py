@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from gangsched.controlplane.assets import Assets
-from gangsched.controlplane.build import REQUIRE_VARIABLE
-from gangsched.controlplane.processes import GANG_GATE, JOB_GATES, ControlPlane
 from gangsched.errors import ConfigError
+from gangsched.lab.controlplane.assets import Assets
+from gangsched.lab.controlplane.build import REQUIRE_VARIABLE
+from gangsched.lab.controlplane.processes import GANG_GATE, JOB_GATES, ControlPlane
 from tests.conftest import wipe
 from tests.real.cluster import CORE_GROUPS, MERGE, PODS, Cluster, checking
 from tests.real.picture import GPU, OURS, Json, is_live

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.processes import ControlPlane
 from gangsched.model.devices import ALLOCATED_KEY, VISIBLE_KEY
 from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import yaml
 
-from gangsched.controlplane.daemon import Daemon
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.daemon import Daemon
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.proxy import Proxy, Rule
 from tests.support.applying import token_of
 from tests.support.threads import in_a_thread

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from gangsched.controlplane.daemon import free_ports
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.daemon import free_ports
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.proxy import Proxy, Rule, http_answer
 from tests.real.process import Scheduler, service_account
 from tests.support.threads import in_a_thread

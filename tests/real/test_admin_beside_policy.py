@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gangsched.controlplane.processes import KubectlFailed
 from gangsched.errors import ApiError
+from gangsched.lab.controlplane.processes import KubectlFailed
 from tests.real.cluster import Cluster
 from tests.real.process import service_account
 

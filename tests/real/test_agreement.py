@@ -18,7 +18,7 @@ from random import Random
 import pytest
 import yaml
 
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.processes import ControlPlane
 from gangsched.model.devices import ALLOCATED_KEY
 from tests.conftest import wipe
 from tests.real.answers import AskedCluster, printed

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gangsched.controlplane.assets import Assets
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.assets import Assets
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.extenders.server import ExtenderServer
 from tests.real.answers import BACKS_OFF, NOBODY, AskedCluster, shown
 from tests.real.cluster import MERGE, checking, is_let_through

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.conftest import wipe
 from tests.real.answers import BACKS_OFF, AskedCluster, shown
 from tests.real.cluster import MERGE, RACK, checking

@@ -10,8 +10,8 @@ import sys
 import psutil
 import pytest
 
-from gangsched.controlplane.processes import ControlPlane, KubectlFailed
 from gangsched.errors import ApiError
+from gangsched.lab.controlplane.processes import ControlPlane, KubectlFailed
 from tests.support.bodies import pod
 from tests.support.processes import until
 
@@ -124,7 +124,7 @@ def test_named_user_has_the_rights_that_rbac_gives(control_plane: ControlPlane) 
 def test_servers_end_with_a_killed_parent(control_plane: ControlPlane) -> None:
     code = (
         "import threading, time\n"
-        "from gangsched.controlplane.processes import ControlPlane\n"
+        "from gangsched.lab.controlplane.processes import ControlPlane\n"
         "plane = ControlPlane()\n"
         # From a thread that ends: its servers must not end with it.
         "thread = threading.Thread(target=plane.start); thread.start(); thread.join(); time.sleep(0.5)\n"

@@ -8,8 +8,8 @@ import anyio
 import pytest
 import yaml
 
-from gangsched.controlplane.processes import ControlPlane
 from gangsched.kube.credentials import load_credentials
+from gangsched.lab.controlplane.processes import ControlPlane
 from gangsched.model.events import BindSucceeded
 from tests.connect_proxy import ConnectProxy
 from tests.real.edge import bind_of, edge_by, make_node, make_pod, node_of

@@ -11,11 +11,11 @@ from typing import Any
 import anyio
 import pytest
 
-from gangsched.controlplane.assets import Assets
-from gangsched.controlplane.processes import ControlPlane
 from gangsched.errors import ApiError
 from gangsched.kube import credentials
 from gangsched.kube.credentials import load_credentials
+from gangsched.lab.controlplane.assets import Assets
+from gangsched.lab.controlplane.processes import ControlPlane
 from gangsched.model.events import BindSucceeded
 from tests.authority import Authority, replace
 from tests.kube.scripted import within

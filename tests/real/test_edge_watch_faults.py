@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.processes import ControlPlane
 from gangsched.model.effects import GetPod
 from gangsched.model.events import (
     BindSucceeded,

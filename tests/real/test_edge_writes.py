@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.processes import ControlPlane
 from gangsched.model.effects import EvictPod, RecordEvent, WritePodCondition, WritePodGroupStatus
 from gangsched.model.events import EvictionFailed, EvictionSucceeded
 from tests.proxy import Proxy

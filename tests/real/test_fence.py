@@ -21,8 +21,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gangsched.controlplane.processes import ControlPlane
 from gangsched.errors import ApiError
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.real.cluster import MERGE, PODS, Cluster, checked
 from tests.real.late_bytes import LateBytes
 from tests.real.picture import check, is_live, node_of, reason_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.real.fuzz import run
 
 pytestmark = pytest.mark.real

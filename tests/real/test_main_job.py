@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gangsched.controlplane.processes import GANG_API_SINCE
+from gangsched.lab.controlplane.processes import GANG_API_SINCE
 from tests.real.cluster import (
     CORE_GROUPS,
     COSCHEDULING_GROUPS,

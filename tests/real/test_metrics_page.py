@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
-from gangsched.controlplane.daemon import free_ports
+from gangsched.lab.controlplane.daemon import free_ports
 from tests.deploy.test_monitoring import OTHERS, base, known_metrics, queries, selected
 from tests.real.cluster import Cluster
 from tests.real.process import Scheduler, service_account, write_config

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.real.process import Scheduler
 from tests.support.processes import until
 

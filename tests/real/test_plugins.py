@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gangsched.controlplane.daemon import free_ports
 from gangsched.errors import ApiError
+from gangsched.lab.controlplane.daemon import free_ports
 from tests.real.cluster import REPO, Cluster
 from tests.real.picture import Json, condition_of, node_of, reason_of
 from tests.real.process import Scheduler, service_account, write_config

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.real.cluster import MERGE, PODS, Cluster, checked, is_let_through
 from tests.real.picture import Json, node_of
 from tests.support.processes import until

@@ -10,9 +10,9 @@ from random import Random
 
 import pytest
 
-from gangsched.controlplane.daemon import free_ports
 from gangsched.journal.records import Turn
 from gangsched.journal.segments import Reader, segments_in
+from gangsched.lab.controlplane.daemon import free_ports
 from tests.real import replicas
 from tests.real.cluster import Cluster
 from tests.real.process import Scheduler, service_account, write_config

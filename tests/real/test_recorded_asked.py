@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from gangsched.cli import main
-from gangsched.controlplane.jaeger import Jaeger
 from gangsched.journal.segments import segments_in
+from gangsched.lab.controlplane.jaeger import Jaeger
 from gangsched.telemetry import names
 from tests.real.cluster import Cluster
 from tests.real.traced import Tree, events, tag

@@ -11,7 +11,7 @@ import json
 import pytest
 
 from gangsched.errors import ApiError
-from gangsched.sim.objects import OURS
+from gangsched.lab.sim.objects import OURS
 from tests.real.cluster import CORE_GROUPS, MERGE, PODS, Cluster
 from tests.real.picture import Json, node_of, reason_of
 from tests.support.bodies import pod_group_definition

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gangsched.controlplane.processes import ControlPlane, KubectlFailed
 from gangsched.errors import ApiError
+from gangsched.lab.controlplane.processes import ControlPlane, KubectlFailed
 from gangsched.model.pod_group import GANG_KEY
 from tests.real.cluster import CRD, PODS, REPO, Cluster
 from tests.real.picture import GPU

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gangsched.controlplane.processes import ControlPlane
 from gangsched.errors import ApiError
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.real.cluster import MERGE, PODS, REPO, Cluster, checking
 from tests.real.controllers import CRDS
 from tests.real.picture import Json, node_of, reason_of

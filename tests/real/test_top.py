@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gangsched.cli import main
-from gangsched.controlplane.daemon import free_ports
+from gangsched.lab.controlplane.daemon import free_ports
 from tests.real.cluster import PODS, Cluster
 from tests.real.picture import node_of
 from tests.real.process import Scheduler, service_account, write_config

@@ -11,8 +11,8 @@ import pytest
 
 from gangsched import __version__
 from gangsched.cli import main
-from gangsched.controlplane.daemon import free_ports
-from gangsched.controlplane.jaeger import Jaeger
+from gangsched.lab.controlplane.daemon import free_ports
+from gangsched.lab.controlplane.jaeger import Jaeger
 from gangsched.telemetry import names
 from gangsched.telemetry.reading import from_file
 from tests.real.cluster import CORE_GROUPS, MERGE, Cluster, together

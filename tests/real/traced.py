@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gangsched.controlplane.jaeger import Jaeger
+from gangsched.lab.controlplane.jaeger import Jaeger
 from gangsched.telemetry import names
 from tests.real.cluster import Cluster
 from tests.real.picture import Json, annotation

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from gangsched.config import Settings, default_config
 from gangsched.core.groups.extenders import ExtenderVerdicts
 from gangsched.core.scheduler import Scheduler
+from gangsched.lab.sim.objects import make_node
 from gangsched.model import events as ev
 from gangsched.model.effects import Effect
 from gangsched.model.objects import Condition, Pod, PodStatus
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.shadow.follower import PATIENCE_S, Shadow
 from gangsched.shadow.records import PodRecord
-from gangsched.sim.objects import make_node
 
 THEIRS = "default-scheduler"
 

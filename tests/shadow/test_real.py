@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from gangsched.cli import main
-from gangsched.controlplane.assets import Assets
-from gangsched.controlplane.daemon import Daemon
+from gangsched.lab.controlplane.assets import Assets
+from gangsched.lab.controlplane.daemon import Daemon
 from tests.deploy.conftest import Audited
 from tests.deploy.rights import used
 from tests.support.bodies import pod

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from gangsched.core.groups.extenders import ExtenderVerdicts, Interest
+from gangsched.lab.sim.objects import make_pod
 from gangsched.model import events as ev
 from gangsched.model.effects import AskExtenders
 from gangsched.model.objects import Pod
 from gangsched.shadow.records import Verdict
 from gangsched.shadow.report import report_data, report_text
-from gangsched.sim.objects import make_pod
 from tests.shadow.scenario import THEIRS, Story
 
 

@@ -16,15 +16,15 @@ from msgspec.structs import replace
 from gangsched.config import Settings
 from gangsched.config.devices import DeviceSettings
 from gangsched.core.binding.admission_conflicts import AdmissionConflicts
+from gangsched.lab.sim.driver import Broken, Simulation
+from gangsched.lab.sim.faults import STORM
+from gangsched.lab.sim.objects import GPU
+from gangsched.lab.sim.reading import ids_in
+from gangsched.lab.sim.workloads import Workload, random_workload
 from gangsched.model.device_constraints import CONSTRAINTS_KEY
 from gangsched.model.devices import ALLOCATED_KEY
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GANG_KEY
-from gangsched.sim.driver import Broken, Simulation
-from gangsched.sim.faults import STORM
-from gangsched.sim.objects import GPU
-from gangsched.sim.reading import ids_in
-from gangsched.sim.workloads import Workload, random_workload
 
 N_SEEDS = int(os.environ.get("GANGSCHED_SEEDS", "60"))
 SETTINGS = Settings(devices=DeviceSettings(hand_off={GPU: "device-plugin"}), fence=True)

@@ -19,13 +19,13 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.waking import _Heard
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.group import MemberState
+from gangsched.lab.sim.driver import Simulation
+from gangsched.lab.sim.filling import _places, is_plain
+from gangsched.lab.sim.limits import limited_workload
+from gangsched.lab.sim.making import make_scheduler
+from gangsched.lab.sim.objects import GPU, make_pod
+from gangsched.lab.sim.storms import STORMS, Storm
 from gangsched.model.effects import EvictPod
-from gangsched.sim.driver import Simulation
-from gangsched.sim.filling import _places, is_plain
-from gangsched.sim.limits import limited_workload
-from gangsched.sim.making import make_scheduler
-from gangsched.sim.objects import GPU, make_pod
-from gangsched.sim.storms import STORMS, Storm
 from tests.sim.test_queueing import Recounted
 from tests.support.breaking import found, keep_behind_claims
 

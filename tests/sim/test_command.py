@@ -1,4 +1,4 @@
-"""python -m gangsched.sim: which seeds, what it prints of what it finds, and how it ends."""
+"""python -m gangsched.lab.sim: which seeds, what it prints of what it finds, and how it ends."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from gangsched.config import Settings
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
 from gangsched.errors import ConfigError
+from gangsched.lab.sim import command
+from gangsched.lab.sim.driver import Broken
+from gangsched.lab.sim.making import make_scheduler
+from gangsched.lab.sim.storms import STORMS, Case, Make, Shrunk, Storm, case, shrink
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.sim import command
-from gangsched.sim.driver import Broken
-from gangsched.sim.making import make_scheduler
-from gangsched.sim.storms import STORMS, Case, Make, Shrunk, Storm, case, shrink
 
 
 def which_forgets(settings: Settings) -> Scheduler:
@@ -115,7 +115,7 @@ def test_what_is_found_is_reported_cut_down_with_the_command_that_shows_it_again
     said = capsys.readouterr().out
     assert f"storm: seed {seed}, " in said
     assert "cut down in" in said
-    assert f"again: python -m gangsched.sim --storm storm --seeds {seed}" in said
+    assert f"again: python -m gangsched.lab.sim --storm storm --seeds {seed}" in said
     assert "told BindUnknown" in said
     assert "1 found" in said
 

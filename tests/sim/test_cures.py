@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from gangsched.core.explain import Explanation, explain
 from gangsched.core.types.group import Group, GroupState
+from gangsched.lab.sim.driver import Simulation
+from gangsched.lab.sim.objects import inventory
+from gangsched.lab.sim.storms import STORMS, case
 from gangsched.model import events as ev
 from gangsched.model.devices import INVENTORY_KEY
 from gangsched.model.objects import Node
-from gangsched.sim.driver import Simulation
-from gangsched.sim.objects import inventory
-from gangsched.sim.storms import STORMS, case
 
 N_SEEDS, EVERY_S = 8, 6.0
 _SUCH = re.compile(r"([0-9]+) such node")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from gangsched.lab.sim.driver import Simulation
+from gangsched.lab.sim.given_back import GivenBack
+from gangsched.lab.sim.objects import make_node, make_pod
+from gangsched.lab.sim.storms import STORMS, case
+from gangsched.lab.sim.teams import QUEUE_KEY
+from gangsched.lab.sim.told import Told
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
-from gangsched.sim.driver import Simulation
-from gangsched.sim.given_back import GivenBack
-from gangsched.sim.objects import make_node, make_pod
-from gangsched.sim.storms import STORMS, case
-from gangsched.sim.teams import QUEUE_KEY
-from gangsched.sim.told import Told
 
 LENDING = STORMS["lending"]
 

@@ -13,16 +13,16 @@ from gangsched.core.groups.claimed_limits import Amounts, add_needs
 from gangsched.core.groups.limit_line import LimitLine
 from gangsched.core.types.group import Group
 from gangsched.core.types.needed import completes
+from gangsched.lab.sim.capped import Limits
+from gangsched.lab.sim.driver import Simulation
+from gangsched.lab.sim.objects import make_node, make_pod
+from gangsched.lab.sim.storms import STORMS, case
+from gangsched.lab.sim.told import Told
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import TOTAL_MEMBERS_KEY
 from gangsched.plugins.fairness import Fairness
-from gangsched.sim.capped import Limits
-from gangsched.sim.driver import Simulation
-from gangsched.sim.objects import make_node, make_pod
-from gangsched.sim.storms import STORMS, case
-from gangsched.sim.told import Told
 from tests.support.breaking import found
 
 LIMITS = STORMS["limits"]

@@ -33,13 +33,13 @@ import pytest
 from gangsched.config import Settings
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import BindState, Group, MemberState
+from gangsched.lab.sim.driver import Broken, Simulation
+from gangsched.lab.sim.faults import STORM, Rates
+from gangsched.lab.sim.making import make_scheduler
+from gangsched.lab.sim.objects import STRANGER, make_node, make_pod
+from gangsched.lab.sim.workloads import Arrival, Workload, random_workload
 from gangsched.model import events as ev
 from gangsched.model.effects import Effect
-from gangsched.sim.driver import Broken, Simulation
-from gangsched.sim.faults import STORM, Rates
-from gangsched.sim.making import make_scheduler
-from gangsched.sim.objects import STRANGER, make_node, make_pod
-from gangsched.sim.workloads import Arrival, Workload, random_workload
 from tests.support.breaking import searched
 
 MAX_SEEDS = 40

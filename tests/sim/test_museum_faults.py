@@ -27,6 +27,14 @@ from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.start_together import StartTogether
 from gangsched.core.types import pod_template
 from gangsched.core.types.group import NEVER_S, Group, MemberState, PodInfo
+from gangsched.lab.sim.faults import CALM, STORM, BindFate
+from gangsched.lab.sim.making import make_scheduler
+from gangsched.lab.sim.mischief import DEEDS
+from gangsched.lab.sim.objects import make_node, make_pod
+from gangsched.lab.sim.reading import MARK
+from gangsched.lab.sim.storms import HOSTILE, ROUGH, STORMS, Case, Storm, case
+from gangsched.lab.sim.streams import Item, Key, Stream
+from gangsched.lab.sim.workloads import Arrival, Workload
 from gangsched.model import bounded, quantity, resources
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
@@ -34,14 +42,6 @@ from gangsched.model.devices import ALLOCATED_KEY
 from gangsched.model.dialects.dialect import PodGroup
 from gangsched.model.required_ids import NONE_REQUIRED
 from gangsched.plugins import gang_scheduling
-from gangsched.sim.faults import CALM, STORM, BindFate
-from gangsched.sim.making import make_scheduler
-from gangsched.sim.mischief import DEEDS
-from gangsched.sim.objects import make_node, make_pod
-from gangsched.sim.reading import MARK
-from gangsched.sim.storms import HOSTILE, ROUGH, STORMS, Case, Storm, case
-from gangsched.sim.streams import Item, Key, Stream
-from gangsched.sim.workloads import Arrival, Workload
 from tests.support.breaking import searched
 
 MAX_SEEDS = 40

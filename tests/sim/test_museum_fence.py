@@ -17,13 +17,13 @@ from gangsched.core.binding import bind_sender
 from gangsched.core.types.group import MemberState, PodInfo
 from gangsched.kube.election.fence import FenceRecord
 from gangsched.kube.election.steps import Create, Update
+from gangsched.lab.sim import checkers
+from gangsched.lab.sim.driver import Broken, Simulation
+from gangsched.lab.sim.fence import FenceObject, SimFence
+from gangsched.lab.sim.objects import make_node, make_pod
+from gangsched.lab.sim.workloads import Arrival, Workload
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.sim import checkers
-from gangsched.sim.driver import Broken, Simulation
-from gangsched.sim.fence import FenceObject, SimFence
-from gangsched.sim.objects import make_node, make_pod
-from gangsched.sim.workloads import Arrival, Workload
 
 FENCED = Settings(fence=True)
 Break = Callable[[pytest.MonkeyPatch], None]

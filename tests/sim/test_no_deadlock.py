@@ -14,12 +14,12 @@ import msgspec
 import pytest
 
 from gangsched.core.types.group import Group, GroupState
+from gangsched.lab.sim.driver import Simulation
+from gangsched.lab.sim.faults import CALM
+from gangsched.lab.sim.objects import make_node, make_pod
+from gangsched.lab.sim.storms import ROUGH
+from gangsched.lab.sim.workloads import Arrival, Workload, random_workload
 from gangsched.model.pod_group import GROUPS_KEY, TOTAL_MEMBERS_KEY, GroupKey
-from gangsched.sim.driver import Simulation
-from gangsched.sim.faults import CALM
-from gangsched.sim.objects import make_node, make_pod
-from gangsched.sim.storms import ROUGH
-from gangsched.sim.workloads import Arrival, Workload, random_workload
 
 N_SEEDS = int(os.environ.get("GANGSCHED_SEEDS", "60")) // 2
 

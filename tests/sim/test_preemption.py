@@ -7,11 +7,11 @@ import os
 import pytest
 
 from gangsched.config import Settings
+from gangsched.lab.sim.driver import Simulation
+from gangsched.lab.sim.faults import CALM, STORM, Rates
+from gangsched.lab.sim.storms import STORMS, case
+from gangsched.lab.sim.workloads import preempting_workload
 from gangsched.model.pod_group import group_key
-from gangsched.sim.driver import Simulation
-from gangsched.sim.faults import CALM, STORM, Rates
-from gangsched.sim.storms import STORMS, case
-from gangsched.sim.workloads import preempting_workload
 
 N_SEEDS = int(os.environ.get("GANGSCHED_SEEDS", "60"))
 

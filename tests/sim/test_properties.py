@@ -1,7 +1,7 @@
 """Properties over seeds: safe while everything goes wrong, finished once it stops.
 
 GANGSCHED_SEEDS says how many seeds (default 60, about 10 s on two slow cores); a failure prints its seed and
-what of its workload and its faults it needs. More seeds: python -m gangsched.sim.
+what of its workload and its faults it needs. More seeds: python -m gangsched.lab.sim.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import sys
 import pytest
 from msgspec.structs import replace
 
+from gangsched.lab.sim.driver import Simulation
+from gangsched.lab.sim.faults import STORM
+from gangsched.lab.sim.storms import STORMS, Storm, case, shrink
 from gangsched.model.devices import ALLOCATED_KEY
-from gangsched.sim.driver import Simulation
-from gangsched.sim.faults import STORM
-from gangsched.sim.storms import STORMS, Storm, case, shrink
 
 N_SEEDS = int(os.environ.get("GANGSCHED_SEEDS", "60"))
 
@@ -95,7 +95,7 @@ def test_one_seed_is_one_history(name: str) -> None:
 
 _HISTORY = """
 import hashlib
-from gangsched.sim.storms import STORMS, case
+from gangsched.lab.sim.storms import STORMS, case
 sim = case(STORMS["hostile"], 11).run()
 print(len(sim.history), hashlib.sha256(b"\\n".join(sim.history)).hexdigest())
 """

@@ -17,10 +17,10 @@ from gangsched.core.queueing.bypasses import Bypasses
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group, GroupState
 from gangsched.core.types.needed import completes
+from gangsched.lab.sim.driver import Simulation
+from gangsched.lab.sim.making import make_scheduler
+from gangsched.lab.sim.storms import STORMS, Storm
 from gangsched.model.pod_group import GroupKey
-from gangsched.sim.driver import Simulation
-from gangsched.sim.making import make_scheduler
-from gangsched.sim.storms import STORMS, Storm
 
 SHADOW = QueueingSettings(bound=2)
 _IN_LINE = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState.UNSCHEDULABLE)

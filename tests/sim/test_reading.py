@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangsched.errors import ParseError
+from gangsched.lab.sim import reading
+from gangsched.lab.sim.objects import inventory, make_node, make_pod, make_pod_group
 from gangsched.model import device_labels, devices, quantity
 from gangsched.model.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
 from gangsched.model.pod_group import group_key
 from gangsched.model.resources import pod_requests
 from gangsched.model.topology import TOPOLOGY_KEY, parse_topology
-from gangsched.sim import reading
-from gangsched.sim.objects import inventory, make_node, make_pod, make_pod_group
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from gangsched.core.groups.making_room import MakingRoom
 from gangsched.core.preemption.queue_rights import QueueRights
 from gangsched.core.state.waking import _Heard
+from gangsched.lab.sim.driver import Simulation
+from gangsched.lab.sim.objects import make_node, make_pod
+from gangsched.lab.sim.storms import STORMS, case
+from gangsched.lab.sim.teams import QUEUE_KEY, SETTINGS, Guarantees, make_with_queues
+from gangsched.lab.sim.told import Told
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.sim.driver import Simulation
-from gangsched.sim.objects import make_node, make_pod
-from gangsched.sim.storms import STORMS, case
-from gangsched.sim.teams import QUEUE_KEY, SETTINGS, Guarantees, make_with_queues
-from gangsched.sim.told import Told
 from tests.support.breaking import found, keep_behind_claims
 
 QUEUES = STORMS["queues"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from gangsched.lab.sim.driver import Simulation
+from gangsched.lab.sim.faults import CALM
+from gangsched.lab.sim.storage import VolumeSimulation
+from gangsched.lab.sim.storms import STORMS, case
+from gangsched.lab.sim.volumes import DISK, LOCAL, claims_of, volumes_workload
 from gangsched.model.storage import CLAIMS
 from gangsched.plugins.volume_matching import Choice, Given
-from gangsched.sim.driver import Simulation
-from gangsched.sim.faults import CALM
-from gangsched.sim.storage import VolumeSimulation
-from gangsched.sim.storms import STORMS, case
-from gangsched.sim.volumes import DISK, LOCAL, claims_of, volumes_workload
 
 VOLUMES = STORMS["volumes"]
 

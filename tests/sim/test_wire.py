@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from gangsched.sim.wire import CALM, STORM, Verdict, run_seed
-from gangsched.sim.wire.loop import START_S, Stuck, virtual_time
-from gangsched.sim.wire.network import Link, MemoryNetwork
-from gangsched.sim.wire.weather import Rates, Weather
+from gangsched.lab.sim.wire import CALM, STORM, Verdict, run_seed
+from gangsched.lab.sim.wire.loop import START_S, Stuck, virtual_time
+from gangsched.lab.sim.wire.network import Link, MemoryNetwork
+from gangsched.lab.sim.wire.weather import Rates, Weather
 
 storm = cache(run_seed)
 N_SEEDS = int(os.environ.get("GANGSCHED_WIRE_SEEDS", "16"))
@@ -60,7 +60,7 @@ def test_the_storm_has_every_fate_in_it() -> None:
 
 
 def test_one_seed_is_one_history_byte_for_byte_whatever_the_hashes_are() -> None:
-    code = "from gangsched.sim.wire import run_seed; print(run_seed(0).digest, run_seed(3).digest)"
+    code = "from gangsched.lab.sim.wire import run_seed; print(run_seed(0).digest, run_seed(3).digest)"
     environment = {**os.environ, "PYTHONHASHSEED": "123"}
     elsewhere = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True

@@ -18,10 +18,10 @@ from gangsched.kube.effects import binding_lane, slow_lane, write_lanes
 from gangsched.kube.transport import http1, lane, lane_connection
 from gangsched.kube.watch import reflector, watch_state
 from gangsched.kube.watch.decode import ApiObject
+from gangsched.lab.sim import command
+from gangsched.lab.sim.wire import STORM, Rates, run_seed
 from gangsched.model.effects import BindPod
 from gangsched.model.events import BindFailed, Event
-from gangsched.sim import command
-from gangsched.sim.wire import STORM, Rates, run_seed
 from tests.support.breaking import searched
 
 MAX_SEEDS = 25
@@ -202,5 +202,5 @@ def test_the_command_cuts_down_what_it_finds(monkeypatch: Patch, capsys: pytest.
     w2_answers_in_any_order(monkeypatch)
     assert command.main(["--storm", "wire", "--seeds", "0"]) == 1
     told = capsys.readouterr().out
-    assert "again: python -m gangsched.sim --storm wire --seeds 0" in told
+    assert "again: python -m gangsched.lab.sim --storm wire --seeds 0" in told
     assert "with these faults only: " in told

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.processes import ControlPlane
 
 _APPLY = "application/apply-patch+yaml"
 

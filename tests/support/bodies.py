@@ -1,6 +1,6 @@
 """Pods, gangs and nodes as a request brings them: JSON, no more in it than is asked for.
 
-The same as objects in memory are gangsched.sim.objects; a cluster that schedules those in virtual time is
+The same as objects in memory are gangsched.lab.sim.objects; a cluster that schedules those in virtual time is
 tests/support/scenario.py.
 """
 

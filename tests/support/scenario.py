@@ -1,7 +1,7 @@
 """cluster(nodes=4, gpus=8).submit(gang("a", pods=4, gpus=8)).run(): a scenario's language.
 
 A Cluster is one Scheduler and a server that answers at once and as told; every step ends with validate()
-and with the book-keeping checks of gangsched.sim. Virtual time passes only by `tick` and `wait`.
+and with the book-keeping checks of gangsched.lab.sim. Virtual time passes only by `tick` and `wait`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from gangsched.config import Settings
 from gangsched.core.framework.interface import Status
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
+from gangsched.lab.sim import checkers
+from gangsched.lab.sim.making import make_scheduler
+from gangsched.lab.sim.objects import at, make_node, make_pod
+from gangsched.lab.sim.reading import ids_of
+from gangsched.lab.sim.streams import API_VERSIONS
+from gangsched.lab.sim.told import Told
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import CustomObject, Node, Pod
-from gangsched.sim import checkers
-from gangsched.sim.making import make_scheduler
-from gangsched.sim.objects import at, make_node, make_pod
-from gangsched.sim.reading import ids_of
-from gangsched.sim.streams import API_VERSIONS
-from gangsched.sim.told import Told
 
 E = TypeVar("E")
 

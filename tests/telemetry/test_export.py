@@ -20,8 +20,8 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from urllib3.response import GzipDecoder
 
 from gangsched.config import TracingSettings
-from gangsched.controlplane.daemon import free_ports
 from gangsched.errors import ConfigError
+from gangsched.lab.controlplane.daemon import free_ports
 from gangsched.telemetry.export import SpanLane
 from gangsched.telemetry.otlp_json import FileExporter, encode_line
 from gangsched.telemetry.reading import from_file

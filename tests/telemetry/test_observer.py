@@ -9,12 +9,12 @@ import pytest
 
 from gangsched.config import Settings, default_config
 from gangsched.core.scheduler import Scheduler
+from gangsched.lab.sim.driver import Simulation
+from gangsched.lab.sim.making import make_scheduler
+from gangsched.lab.sim.objects import make_node
+from gangsched.lab.sim.storms import ROUGH
+from gangsched.lab.sim.workloads import random_workload
 from gangsched.plugins import IN_TREE, build_profiles
-from gangsched.sim.driver import Simulation
-from gangsched.sim.making import make_scheduler
-from gangsched.sim.objects import make_node
-from gangsched.sim.storms import ROUGH
-from gangsched.sim.workloads import random_workload
 from tests.support.scenario import Cluster, gang, with_annotations
 from tests.telemetry.recorder import Recorder
 

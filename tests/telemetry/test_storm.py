@@ -16,14 +16,14 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from gangsched.config import Settings, default_config
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
+from gangsched.lab.sim.driver import Simulation
+from gangsched.lab.sim.mischief import Mischief
+from gangsched.lab.sim.objects import at
+from gangsched.lab.sim.storms import ROUGH
+from gangsched.lab.sim.workloads import random_workload
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event
 from gangsched.plugins import IN_TREE, build_profiles
-from gangsched.sim.driver import Simulation
-from gangsched.sim.mischief import Mischief
-from gangsched.sim.objects import at
-from gangsched.sim.storms import ROUGH
-from gangsched.sim.workloads import random_workload
 from gangsched.telemetry import names
 from gangsched.telemetry.export import SpanLane
 from gangsched.telemetry.otlp_json import FileExporter

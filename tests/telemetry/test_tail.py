@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.config.tracing import KeepTraces
+from gangsched.lab.sim.objects import at
 from gangsched.model.effects import BindPod
 from gangsched.model.events import PodUpdated
-from gangsched.sim.objects import at
 from gangsched.telemetry import names
 from gangsched.telemetry.tail import FAILED, PREEMPTING, SLOW
 from tests.support.scenario import gang, with_annotations

@@ -7,12 +7,12 @@ from msgspec.structs import replace
 
 from gangsched.config import default_config
 from gangsched.core.scheduler import Scheduler
+from gangsched.lab.sim.objects import make_node
 from gangsched.model import events as ev
 from gangsched.model.effects import BindPod
 from gangsched.model.objects import CustomObject, ObjectMeta, SchedulingGroup
 from gangsched.model.pod_group import CORE
 from gangsched.plugins import IN_TREE, build_profiles
-from gangsched.sim.objects import make_node
 from gangsched.telemetry import names
 from tests.support.scenario import gang, with_annotations
 from tests.telemetry.traced import Traced, said, tree

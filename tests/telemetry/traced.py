@@ -14,10 +14,10 @@ from opentelemetry.sdk.trace import ReadableSpan
 from gangsched.config import Settings, default_config
 from gangsched.config.tracing import KeepTraces
 from gangsched.core.scheduler import Scheduler
+from gangsched.lab.sim.objects import at, make_node
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.plugins import IN_TREE, build_profiles
-from gangsched.sim.objects import at, make_node
 from gangsched.telemetry import names
 from gangsched.telemetry.tracer import GangTracer
 from tests.support.scenario import Cluster

@@ -9,9 +9,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from gangsched.config import Settings, default_config
 from gangsched.core.scheduler import Scheduler
 from gangsched.journal.counted import Counted
+from gangsched.lab.sim.objects import at
 from gangsched.model.events import Event
 from gangsched.plugins import IN_TREE, build_profiles
-from gangsched.sim.objects import at
 from gangsched.web import metrics, reading
 from gangsched.web.measures import Measures
 from tests.support.scenario import Cluster

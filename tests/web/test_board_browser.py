@@ -13,8 +13,8 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page, async_playwright
 
 from gangsched.certificates import self_signed
-from gangsched.controlplane.build import REQUIRE_VARIABLE
-from gangsched.sim.objects import make_node
+from gangsched.lab.controlplane.build import REQUIRE_VARIABLE
+from gangsched.lab.sim.objects import make_node
 from tests.support.scenario import Cluster, cluster, gang
 from tests.web.test_access import Server as ApiServer
 from tests.web.test_board_pages import board_of

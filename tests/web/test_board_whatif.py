@@ -22,7 +22,7 @@ from gangsched.cli import main
 from gangsched.config import Settings
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError
-from gangsched.sim.making import make_scheduler
+from gangsched.lab.sim.making import make_scheduler
 from gangsched.web.board.aside import AsideFailed, aside
 from gangsched.web.board.whatif import MAX_BYTES, NotNow, WhatIf
 from tests.support.processes import PATIENCE_S

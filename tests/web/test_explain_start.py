@@ -17,8 +17,8 @@ from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.explain import explain
 from gangsched.core.types.group import GroupState
+from gangsched.lab.sim.objects import make_pod
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.objects import make_pod
 from gangsched.web.explanations import Explanations
 from gangsched.web.queue import Queue, QueuePage
 from gangsched.web.start_told import start_of

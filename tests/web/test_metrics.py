@@ -10,10 +10,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, parse_inventory
 from gangsched.model.events import StartsEstimated
 from gangsched.model.objects import Node
-from gangsched.sim.objects import make_node, make_pod
 from gangsched.web.measures import Distribution, exponential
 from gangsched.web.metrics import OPENMETRICS, format_for
 from tests.support.scenario import gang, with_annotations

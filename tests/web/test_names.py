@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gangsched.controlplane.processes import ControlPlane
-from gangsched.sim.objects import make_node
+from gangsched.lab.controlplane.processes import ControlPlane
+from gangsched.lab.sim.objects import make_node
 from tests.support.bodies import pod
 from tests.support.scenario import gang, with_annotations
 from tests.web.measured import MeasuredCluster

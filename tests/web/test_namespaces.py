@@ -14,7 +14,7 @@ from gangsched import namespaces
 from gangsched.certificates import Pair
 from gangsched.cli import main
 from gangsched.errors import ConfigError
-from gangsched.sim.objects import make_pod
+from gangsched.lab.sim.objects import make_pod
 from gangsched.web.explanations import Explanations
 from gangsched.web.queue import Queue
 from tests.support.scenario import cluster, gang

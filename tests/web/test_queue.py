@@ -21,10 +21,10 @@ from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.estimates import in_steps
 from gangsched.core.explain import explain
+from gangsched.lab.sim.objects import OURS, at, make_pod
 from gangsched.model.owners import ORDERED
 from gangsched.model.pod_group import COSCHEDULING_LABEL, MIN_MEMBERS_KEY
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.objects import OURS, at, make_pod
 from gangsched.web.explain_command import print_page
 from gangsched.web.explanations import Page
 from gangsched.web.queue import Queue, QueuePage, QueueRow

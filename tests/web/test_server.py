@@ -22,8 +22,8 @@ from gangsched.certificates import Pair, server_context
 from gangsched.config import Settings
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError
+from gangsched.lab.sim.making import make_scheduler
 from gangsched.model.events import Event
-from gangsched.sim.making import make_scheduler
 from gangsched.web.access import Access
 from gangsched.web.board.pages import Board
 from gangsched.web.explanations import Explanations

@@ -23,7 +23,7 @@ import msgspec
 import pytest
 import yaml
 
-from gangsched.controlplane.daemon import free_ports
+from gangsched.lab.controlplane.daemon import free_ports
 from tests.support.processes import PATIENCE_S, until
 
 _COMMAND = (sys.executable, "-m", "gangsched.cli")

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from gangsched.config import Settings
+from gangsched.lab.sim.objects import make_pod
 from gangsched.model import events as ev
 from gangsched.model.objects import OwnerReference, Pod
 from gangsched.model.workloads import PodDisruptionBudget
-from gangsched.sim.objects import make_pod
 from gangsched.whatif.answer import Answer
 from gangsched.whatif.command import print_answer
 from gangsched.whatif.manifests import Manifests

@@ -14,10 +14,10 @@ import yaml
 from gangsched.cli import main
 from gangsched.config import Settings
 from gangsched.errors import ConfigError
+from gangsched.lab.sim.making import make_scheduler
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
 from gangsched.model.quantity import to_int
-from gangsched.sim.making import make_scheduler
 from gangsched.whatif.manifests import Manifests, kinds_of, read_documents, read_manifests, text_of
 from tests.support.yaml_bombs import BOMBS, refused
 

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.errors import ConfigError
+from gangsched.lab.sim.making import make_scheduler
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import events as ev
 from gangsched.model.objects import OwnerReference, Pod
-from gangsched.sim.making import make_scheduler
-from gangsched.sim.objects import make_node, make_pod
 from gangsched.snapshot import Snapshot
 from gangsched.whatif.answer import Answer
 from gangsched.whatif.manifests import Manifests

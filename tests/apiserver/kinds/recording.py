@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from gangsched.controlplane.processes import ControlPlane
 from gangsched.errors import ApiError
+from gangsched.lab.controlplane.processes import ControlPlane
 
 HERE = Path(__file__).parent
 CASES = HERE / "cases"

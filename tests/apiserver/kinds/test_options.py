@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from gangsched.apiserver.kinds import bootstrap, builtin_strategies
-from gangsched.apiserver.registry import Registry
-from gangsched.apiserver.status import StatusError
-from gangsched.apiserver.strategy import Object
+from gangsched.lab.apiserver.kinds import bootstrap, builtin_strategies
+from gangsched.lab.apiserver.registry import Registry
+from gangsched.lab.apiserver.status import StatusError
+from gangsched.lab.apiserver.strategy import Object
 from tests.apiserver.kinds.embedded import Embedded
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gangsched.controlplane.assets import Assets
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.assets import Assets
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.apiserver.kinds.recording import files, load, play_all, recorded
 from tests.apiserver.kinds.test_recorded import comparable
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from gangsched.apiserver.patching.apply import LAST_APPLIED, apply
-from gangsched.apiserver.patching.fieldsets import from_fields_v1, shown, to_fields_v1
-from gangsched.apiserver.patching.managed import track
-from gangsched.apiserver.schema.catalog import builtin
-from gangsched.apiserver.schema.node import Schema
-from gangsched.apiserver.status import StatusError
-from gangsched.controlplane.processes import ControlPlane
 from gangsched.errors import ApiError
+from gangsched.lab.apiserver.patching.apply import LAST_APPLIED, apply
+from gangsched.lab.apiserver.patching.fieldsets import from_fields_v1, shown, to_fields_v1
+from gangsched.lab.apiserver.patching.managed import track
+from gangsched.lab.apiserver.schema.catalog import builtin
+from gangsched.lab.apiserver.schema.node import Schema
+from gangsched.lab.apiserver.status import StatusError
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.apiserver.patching import applies
 
 Object = dict[str, Any]

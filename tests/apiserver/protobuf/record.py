@@ -1,8 +1,8 @@
 """Records Kubernetes' protobuf field numbers: `python -m tests.apiserver.protobuf.record`.
 
-Writes gangsched/apiserver/protobuf/fields.json.gz from the k8s.io modules that the control plane is built of:
+Writes gangsched/lab/apiserver/protobuf/fields.json.gz from the k8s.io modules that the control plane is built of:
 the generated.proto files have numbers and types, the Go files say which fields are inline and which are
-pointers. Needs Go and its module cache (`python -m gangsched.controlplane.build` fills it).
+pointers. Needs Go and its module cache (`python -m gangsched.lab.controlplane.build` fills it).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from gangsched.apiserver import protobuf, resources
+from gangsched.lab.apiserver import protobuf, resources
 
 TARGET = Path(protobuf.__file__).with_name("fields.json.gz")
 SCALARS = {

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gangsched.apiserver import protobuf
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.apiserver import protobuf
+from gangsched.lab.controlplane.processes import ControlPlane
 
 NAMESPACE = "/api/v1/namespaces/default"
 OBJECTS: dict[str, dict[str, Any]] = {

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gangsched.controlplane.processes import ControlPlane
 from gangsched.errors import ApiError
+from gangsched.lab.controlplane.processes import ControlPlane
 
 Object = dict[str, Any]
 ANSWERS = Path(__file__).with_name("answers.json")

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from gangsched.apiserver.schema.catalog import builtin
-from gangsched.apiserver.schema.custom import fill_defaults, validate_custom
-from gangsched.apiserver.schema.decode import decode
-from gangsched.apiserver.schema.definitions import schema_problems, schema_warnings
-from gangsched.apiserver.schema.fields import STRICT, taken_in
-from gangsched.apiserver.schema.node import Schema
-from gangsched.apiserver.status import StatusError, invalid
-from gangsched.controlplane.processes import ControlPlane
+from gangsched.lab.apiserver.schema.catalog import builtin
+from gangsched.lab.apiserver.schema.custom import fill_defaults, validate_custom
+from gangsched.lab.apiserver.schema.decode import decode
+from gangsched.lab.apiserver.schema.definitions import schema_problems, schema_warnings
+from gangsched.lab.apiserver.schema.fields import STRICT, taken_in
+from gangsched.lab.apiserver.schema.node import Schema
+from gangsched.lab.apiserver.status import StatusError, invalid
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.apiserver.schema import cases
 
 RECORDED: dict[str, Any] = json.loads(cases.ANSWERS.read_text())

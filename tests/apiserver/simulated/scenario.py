@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from gangsched.apiserver.registry import Registry
-from gangsched.apiserver.simulated import SimulatedCluster, build_nodes
-from gangsched.apiserver.store import Item
-from gangsched.apiserver.strategy import Context, Object, Strategy
+from gangsched.lab.apiserver.registry import Registry
+from gangsched.lab.apiserver.simulated import SimulatedCluster, build_nodes
+from gangsched.lab.apiserver.store import Item
+from gangsched.lab.apiserver.strategy import Context, Object, Strategy
 from gangsched.model.devices import ALLOCATED_KEY
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)

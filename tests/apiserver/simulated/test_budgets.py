@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gangsched.apiserver.strategy import Object
+from gangsched.lab.apiserver.strategy import Object
 from tests.apiserver.simulated.scenario import World, pod
 
 PDB = "poddisruptionbudgets.policy"

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from gangsched.apiserver.registry import Registry, utc_now
-from gangsched.apiserver.simulated import SimulatedCluster, run
-from gangsched.apiserver.strategy import Object
+from gangsched.lab.apiserver.registry import Registry, utc_now
+from gangsched.lab.apiserver.simulated import SimulatedCluster, run
+from gangsched.lab.apiserver.strategy import Object
 from tests.apiserver.simulated.scenario import World, pod
 from tests.support.tasks import until
 

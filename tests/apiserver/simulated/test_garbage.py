@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gangsched.apiserver.simulated import SimulatedCluster
-from gangsched.apiserver.simulated.cluster import EVENT_TTL_S
-from gangsched.apiserver.strategy import Object
+from gangsched.lab.apiserver.simulated import SimulatedCluster
+from gangsched.lab.apiserver.simulated.cluster import EVENT_TTL_S
+from gangsched.lab.apiserver.strategy import Object
 from tests.apiserver.simulated.scenario import World, pod
 
 

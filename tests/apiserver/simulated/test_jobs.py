@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gangsched.apiserver.simulated.jobs import indexes
-from gangsched.apiserver.strategy import Object
+from gangsched.lab.apiserver.simulated.jobs import indexes
+from gangsched.lab.apiserver.strategy import Object
 from tests.apiserver.simulated.scenario import World, pod
 
 

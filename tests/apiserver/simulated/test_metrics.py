@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from gangsched.apiserver.handlers import Handlers
-from gangsched.apiserver.kinds import serve_metrics
-from gangsched.apiserver.requests import Request
-from gangsched.apiserver.responses import Answer
-from gangsched.apiserver.strategy import Object
+from gangsched.lab.apiserver.handlers import Handlers
+from gangsched.lab.apiserver.kinds import serve_metrics
+from gangsched.lab.apiserver.requests import Request
+from gangsched.lab.apiserver.responses import Answer
+from gangsched.lab.apiserver.strategy import Object
 from tests.apiserver.simulated.scenario import World, pod
 
 NODES, PODS = "/apis/metrics.k8s.io/v1beta1/nodes", "/apis/metrics.k8s.io/v1beta1/pods"

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gangsched.apiserver.simulated import (
+from gangsched.errors import ConfigError
+from gangsched.lab.apiserver.simulated import (
     Kill,
     build_nodes,
     check_kills,
@@ -14,9 +15,8 @@ from gangsched.apiserver.simulated import (
     parse_kill,
     parse_unhealthy,
 )
-from gangsched.apiserver.simulated.timetable import Timetable
-from gangsched.apiserver.strategy import Object
-from gangsched.errors import ConfigError
+from gangsched.lab.apiserver.simulated.timetable import Timetable
+from gangsched.lab.apiserver.strategy import Object
 from gangsched.model.devices import parse_inventory
 from tests.apiserver.simulated.scenario import EPOCH, GPU, World, gpu, pod
 

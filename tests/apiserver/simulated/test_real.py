@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from gangsched.apiserver.simulated import build_nodes
-from gangsched.apiserver.store import Change
-from gangsched.apiserver.strategy import Object
-from gangsched.controlplane.processes import ControlPlane
 from gangsched.errors import ApiError
+from gangsched.lab.apiserver.simulated import build_nodes
+from gangsched.lab.apiserver.store import Change
+from gangsched.lab.apiserver.strategy import Object
+from gangsched.lab.controlplane.processes import ControlPlane
 from tests.apiserver.simulated.scenario import EPOCH, World, pod
 from tests.apiserver.simulated.test_jobs import job, place
 

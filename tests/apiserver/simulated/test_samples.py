@@ -12,12 +12,12 @@ import msgspec
 import pytest
 import yaml
 
-from gangsched.apiserver.app import EmbeddedCluster, Simulation
-from gangsched.apiserver.strategy import Object
 from gangsched.app import SchedulerApp
 from gangsched.config import SchedulerConfig, default_config
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
+from gangsched.lab.apiserver.app import EmbeddedCluster, Simulation
+from gangsched.lab.apiserver.strategy import Object
 from gangsched.model.devices import parse_allocation
 from gangsched.plugins import IN_TREE
 from tests.support.tasks import until

@@ -9,18 +9,18 @@ from random import Random
 from msgspec.structs import replace
 
 from gangsched.kube.watch import unparsed
+from gangsched.lab.sim.actors import CONTROLLED_KEY, RUN_KEY, reborn
+from gangsched.lab.sim.api import SimApi
+from gangsched.lab.sim.faults import Rates, Weather
+from gangsched.lab.sim.mischief import Mischief
+from gangsched.lab.sim.objects import RACK, make_node
+from gangsched.lab.sim.streams import Stream
+from gangsched.lab.sim.timeline import Timeline
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Node, Pod
 from gangsched.model.owners import OWNER_KINDS, OwnerName
 from gangsched.model.pod_group import GANG_KEY
-from gangsched.sim.actors import CONTROLLED_KEY, RUN_KEY, reborn
-from gangsched.sim.api import SimApi
-from gangsched.sim.faults import Rates, Weather
-from gangsched.sim.mischief import Mischief
-from gangsched.sim.objects import RACK, make_node
-from gangsched.sim.streams import Stream
-from gangsched.sim.timeline import Timeline
 from tests.journal.day.shapes import BLOCK, Coming
 
 # A node, a device, a pod or a stranger, once in so many seconds; all is mended four times a day.

@@ -1,7 +1,7 @@
 """Schedulers on the day's cluster, each recorded from its start: what `make day` keeps.
 
 The loop is app.py's in virtual time: a batch of events, due deadlines, a few groups. Nothing is checked here;
-the storms of gangsched.sim do that.
+the storms of gangsched.lab.sim do that.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from gangsched.extenders.asking import verdicts_of
 from gangsched.journal.counted import Counted
 from gangsched.journal.recorder import Recorder
 from gangsched.journal.records import HEAD, Reconfigured, Start, Turn, framed, read_record
+from gangsched.lab.sim.faults import Rates
+from gangsched.lab.sim.objects import at
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.plugins import IN_TREE, build_profiles
-from gangsched.sim.faults import Rates
-from gangsched.sim.objects import at
 from tests.journal.day.cluster import RATES, DayCluster, nodes_of
 from tests.journal.day.shapes import LICENCE, day_of_gangs, line_of_gangs
 

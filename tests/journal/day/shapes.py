@@ -9,6 +9,8 @@ from random import Random
 import msgspec
 from msgspec.structs import replace
 
+from gangsched.lab.sim.actors import CONTROLLED_KEY, RUN_KEY
+from gangsched.lab.sim.objects import GPU, OURS, RACK, make_pod, make_pod_group
 from gangsched.model.dialects import kai, koordinator, lightweight, volcano, yunikorn
 from gangsched.model.objects import Container, CustomObject, Pod, ResourceRequirements, SchedulingGroup
 from gangsched.model.owners import OwnerName, job_sets, leader_worker_sets
@@ -21,8 +23,6 @@ from gangsched.model.pod_group import (
 )
 from gangsched.model.topology import TOPOLOGY_KEY
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.actors import CONTROLLED_KEY, RUN_KEY
-from gangsched.sim.objects import GPU, OURS, RACK, make_pod, make_pod_group
 
 BLOCK = "topology.example.com/block"
 LICENCE = "example.com/licence"

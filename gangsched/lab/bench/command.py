@@ -1,0 +1,316 @@
+"""`gangsched bench`: the options and what they lead to. Called by cli.py; runs by itself with `python -m`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from gangsched.errors import ConfigError, GangschedError
+from gangsched.lab.bench import contenders
+from gangsched.lab.bench.progress import Progress
+from gangsched.whole_file import check_writable, write_whole
+
+# A task ends by itself a while after that.
+_MAX_REAL_S = 600.0
+
+
+# By the flag that asks for them.
+_BESIDE = {"fence": contenders.FENCED, "record": contenders.RECORDED}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the bench's options, to a parser of its own or a subparser."""
+    parser.description = (
+        "Measures gangsched beside a null binder and kube-scheduler, on a real control plane, in one run."
+    )
+    _add_benches(parser)
+    _add_queueing(parser)
+    parser.add_argument(
+        "--picture",
+        metavar="FILE",
+        default="",
+        help="with --load-balance or --queueing: write it as an SVG, too",
+    )
+    parser.add_argument(
+        "--real",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="with --load-balance: also on three cgroups of this machine, where the tasks really run for so"
+        " long (60 takes 7 minutes, and root)",
+    )
+    parser.add_argument(
+        "--kubelets",
+        action="store_true",
+        help="with --real: the workers are real kubelets, and the tasks their pods (containerd and runc too)",
+    )
+    parser.add_argument("--nodes", type=int, metavar="N", help="default: 1000; with --queueing 16")
+    parser.add_argument("--gangs", type=int, metavar="N", help="default: 875; with --latency 60")
+    parser.add_argument("--gang-size", type=int, default=8, metavar="N", help="pods, of one GPU each")
+    parser.add_argument("--gpus", type=int, default=8, metavar="N", help="of each node")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="of each scheduler, alternating")
+    parser.add_argument(
+        "--schedulers",
+        metavar="NAME,...",
+        help=f"some of {', '.join((*contenders.ALL, *_BESIDE.values()))} (default: all but the last two)",
+    )
+    parser.add_argument(
+        "--fence",
+        action="store_true",
+        help=f"{contenders.FENCED} as well: gangsched with the fence that it has under leader election, round"
+        " by round beside the one without; also with --latency",
+    )
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help=f"{contenders.RECORDED} as well: gangsched with its journal, round by round beside it without",
+    )
+    parser.add_argument("--gogc", type=int, default=400, help="kube-apiserver's GOGC (default 400)")
+    parser.add_argument(
+        "--no-warm-up", dest="warm_up", action="store_false", help="leave out the first round"
+    )
+    parser.add_argument("--keep-going", action="store_true", help="go on after a round that was wrong")
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+
+
+def _add_benches(parser: argparse.ArgumentParser) -> None:
+    """Adds the benches that run instead of the comparison on a real control plane."""
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--latency", action="store_true", help="one gang at a time on idle nodes, instead")
+    what.add_argument("--core", action="store_true", help="decisions in memory, without an API, instead")
+    what.add_argument(
+        "--dashboard",
+        action="store_true",
+        help="what the dashboard costs the scheduler's loop: off, on, and with ten viewers, instead",
+    )
+    what.add_argument(
+        "--load-balance",
+        action="store_true",
+        help="how evenly six algorithms load unequal workers, simulated and on an embedded API server",
+    )
+    what.add_argument(
+        "--queueing",
+        action="store_true",
+        help="how long jobs wait under the real core in virtual time, beside first fit, strict FCFS, EASY,"
+        " conservative backfilling and shortest first",
+    )
+
+
+def _add_queueing(parser: argparse.ArgumentParser) -> None:
+    of = parser.add_argument_group("with --queueing")
+    of.add_argument(
+        "--workload",
+        action="append",
+        metavar="NAME",
+        help="lublin, the model of Lublin and Feitelson (default), or a file: .swf of the Parallel Workloads"
+        " Archive, .csv with arrival_s, run_s, devices, .sacct of Slurm's sacct -P; or the directory of a"
+        " journal; several are run one after the other",
+    )
+    of.add_argument("--jobs", type=int, default=500, metavar="N", help="of each workload (default 500)")
+    of.add_argument("--seeds", type=int, default=5, metavar="N", help="each shakes it anew (default 5)")
+    of.add_argument(
+        "--speed",
+        action="store_true",
+        help="instead: how long a turn and the plan of a claim last on 5,000 full nodes (--nodes) with 10,000"
+        " pods in line and 64 claims, in CPU time; takes minutes",
+    )
+    of.add_argument(
+        "--fairness",
+        action="store_true",
+        help="instead: what two teams get of a cluster over a day and after a week's rest, and how soon what"
+        " is guaranteed is held",
+    )
+    of.add_argument("--load", type=float, default=0.75, metavar="SHARE", help="of the devices (default 0.75)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the requested bench; returns 0, or 1 if something was wrong in a round."""
+    if not 0 <= args.real <= _MAX_REAL_S:
+        raise ConfigError(f"--real {args.real:g} is not within 0 to {_MAX_REAL_S:g} seconds")
+    if args.kubelets and not args.real:
+        raise ConfigError("--kubelets needs --real SECONDS: they run real tasks")
+    if args.rounds < 1:
+        raise ConfigError(f"--rounds {args.rounds} is less than 1")
+    progress = Progress()
+    try:
+        if args.core:
+            return _core(args, progress)
+        if args.dashboard:
+            return _dashboard(args, progress)
+        if args.load_balance:
+            return _load_balance(args, progress)
+        if args.queueing:
+            return _queueing(args, progress)
+        args.nodes = 1000 if args.nodes is None else args.nodes
+        if args.latency:
+            return _latency(args, progress)
+        return _main_job(args, progress)
+    except ConfigError:
+        raise
+    except GangschedError as error:
+        print(f"gangsched bench: {error}", file=sys.stderr)
+        return 1
+
+
+def chosen(args: argparse.Namespace, offered: Sequence[str]) -> list[str]:
+    """Returns the requested schedulers, in their order. Raises: ConfigError for one that is not offered."""
+    if not args.schedulers:
+        return [each for name in offered for each in _beside(name, args)]
+    offered = [*offered, *_BESIDE.values()]
+    names = [name.strip() for name in args.schedulers.split(",")]
+    for name in names:
+        if name not in offered:
+            raise ConfigError(f"--schedulers: {name!r} is not one of {', '.join(offered)}")
+    return list(dict.fromkeys(each for name in names for each in _beside(name, args)))
+
+
+def _beside(name: str, args: argparse.Namespace) -> Sequence[str]:
+    if name != contenders.GANGSCHED:
+        return (name,)
+    return (name, *(other for flag, other in _BESIDE.items() if getattr(args, flag)))
+
+
+def _main_job(args: argparse.Namespace, progress: Progress) -> int:
+    from gangsched.lab.bench import main_job, tables
+
+    args.gangs = 875 if args.gangs is None else args.gangs
+    done = main_job.run(args, chosen(args, contenders.ALL), progress)
+    if args.output == "json":
+        _print_json(done)
+    else:
+        tables.print_report(done, tables.console())
+    return main_job.exit_code(done)
+
+
+def _latency(args: argparse.Namespace, progress: Progress) -> int:
+    from gangsched.lab.bench import latency, tables
+
+    args.gangs = 60 if args.gangs is None else args.gangs
+    done = latency.run(
+        args, chosen(args, [name for name in contenders.ALL if name != contenders.NULL]), progress
+    )
+    if args.output == "json":
+        _print_json(done)
+    else:
+        latency.print_report(done, tables.console())
+    return 0
+
+
+def _core(args: argparse.Namespace, progress: Progress) -> int:
+    from gangsched.lab.bench import core_speed, tables
+
+    done = core_speed.run(args.rounds, progress)
+    if args.output == "json":
+        _print_json(done)
+    else:
+        core_speed.print_report(done, tables.console())
+    return 0
+
+
+def _dashboard(args: argparse.Namespace, progress: Progress) -> int:
+    from gangsched.lab.bench import dashboard_speed, tables
+
+    done = dashboard_speed.run(args.rounds, progress)
+    if args.output == "json":
+        _print_json(done)
+    else:
+        dashboard_speed.print_report(done, tables.console())
+    return 0
+
+
+def _load_balance(args: argparse.Namespace, progress: Progress) -> int:
+    from gangsched.lab.bench import tables
+    from gangsched.lab.bench.balance import report
+    from gangsched.lab.bench.balance.picture import picture
+    from gangsched.logs import set_up_logs
+
+    _check_picture(args)
+    set_up_logs("text")  # to stderr: the schedulers run in this process
+    done = report.run(progress, real_s=args.real, on_kubelets=args.kubelets)
+    if args.output == "json":
+        _print_json(done)
+    else:
+        report.print_report(done, tables.console())
+    if args.picture:
+        _write(args.picture, picture(done))
+    return 0
+
+
+def _queueing(args: argparse.Namespace, progress: Progress) -> int:
+    from gangsched.lab.bench import tables
+    from gangsched.lab.bench.queueing import fairness, report, speed
+    from gangsched.lab.bench.queueing.picture import picture
+
+    if args.speed and args.fairness:
+        raise ConfigError("--speed and --fairness: one of the two")
+    if args.fairness:
+        n_nodes = 16 if args.nodes is None else args.nodes
+        shared = fairness.measure(progress, n_nodes=n_nodes, gpus=args.gpus, n_seeds=args.seeds)
+        if args.output == "json":
+            _print_json(shared)
+        else:
+            fairness.print_fairness(shared, tables.console())
+        return 0
+    if args.speed:
+        measured = speed.measure(progress, n_nodes=5000 if args.nodes is None else args.nodes)
+        if args.output == "json":
+            _print_json(measured)
+        else:
+            speed.print_speed(measured, tables.console())
+        return 0
+    _check_picture(args)
+    plan = report.Plan(
+        args.workload or [report.LUBLIN],
+        n_jobs=args.jobs,
+        n_seeds=args.seeds,
+        load=args.load,
+        n_nodes=16 if args.nodes is None else args.nodes,
+        gpus=args.gpus,
+    )
+    done, drawn = report.run(plan, progress)
+    if args.output == "json":
+        _print_json(done)
+    else:
+        report.print_report(done, tables.console())
+    if args.picture:
+        _write(args.picture, picture(drawn))
+    return 1 if any(runs.problems for runs in done.workloads) else 0
+
+
+def _check_picture(args: argparse.Namespace) -> None:
+    """Checks the file before measuring, which takes minutes. Raises: ConfigError."""
+    try:
+        if args.picture:
+            check_writable(Path(args.picture))
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", source=args.picture) from None
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        write_whole(Path(path), text.encode())
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", source=path) from None
+
+
+def _print_json(document: object) -> None:
+    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command by itself."""
+    parser = argparse.ArgumentParser(prog="gangsched bench")
+    add_arguments(parser)
+    try:
+        return run(parser.parse_args(argv))
+    except ConfigError as error:
+        print(f"gangsched bench: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

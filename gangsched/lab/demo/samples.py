@@ -1,0 +1,70 @@
+"""The YAML files that the demo submits: found, read, and turned into objects with a path to post them to.
+
+Called by gangsched.lab.demo.stage. Only the kinds that the samples use are known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from gangsched.errors import ConfigError
+
+HERE = Path("config") / "samples"
+NAMESPACE = "default"
+JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
+_COLLECTIONS = {("v1", "Pod"): f"/api/v1/namespaces/{NAMESPACE}/pods", ("batch/v1", "Job"): JOBS}
+
+
+class Document(msgspec.Struct, frozen=True):
+    """One object of a file and the collection it is posted to."""
+
+    name: str
+    collection: str
+    body: dict[str, Any]
+
+
+def find_samples(given: str = "") -> Path:
+    """The folder of samples: as given, else that of the source tree. Raises: ConfigError."""
+    if given:
+        folder = Path(given)
+        if not folder.is_dir():
+            raise ConfigError("there is no such folder", source=f"--samples {given}")
+        return folder
+    for root in (Path(__file__).parents[2], Path.cwd()):
+        if (root / HERE / "demo").is_dir():
+            return root / HERE
+    raise ConfigError(
+        f"the demo submits the files of {HERE} of the source tree, which is not here; "
+        "run it in a clone, or give --samples FOLDER"
+    )
+
+
+def read(folder: Path, name: str, only: Collection[str] = ()) -> list[Document]:
+    """The objects of one file, or only those named in `only`. Raises: ConfigError."""
+    path = folder / name
+    try:
+        found = [_document(item, path) for item in yaml.safe_load_all(path.read_text("utf-8")) if item]
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", source=str(path)) from None
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"is not YAML: {' '.join(str(error).split())}", source=str(path)) from None
+    missing = set(only) - {document.name for document in found}
+    if missing or not found:
+        raise ConfigError(f"has no object named {', '.join(sorted(missing)) or 'at all'}", source=str(path))
+    return [document for document in found if not only or document.name in only]
+
+
+def _document(item: object, path: Path) -> Document:
+    try:
+        if not isinstance(item, dict):
+            raise TypeError
+        collection = _COLLECTIONS[item["apiVersion"], item["kind"]]
+        return Document(str(item["metadata"]["name"]), collection, item)
+    except (KeyError, TypeError):
+        known = " or ".join(kind for _, kind in _COLLECTIONS)
+        raise ConfigError(f"has a document that is no {known} with a name", source=str(path)) from None

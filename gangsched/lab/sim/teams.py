@@ -1,0 +1,259 @@
+"""Three teams with queues on a small cluster: a workload, a scheduler, and the checker of guarantees.
+
+One is guaranteed half of the smallest cluster, one a quarter, one nothing; half of what is evicted comes
+again. Not here: storms and their weather (sim.storms).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from gangsched.config import Settings
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.types.claim import StartClaim
+from gangsched.core.types.group import ASSUMED
+from gangsched.lab.sim.actors import CONTROLLED_KEY, RUN_KEY
+from gangsched.lab.sim.making import config_with, scheduler_of
+from gangsched.lab.sim.objects import GPU, make_node, make_pod
+from gangsched.lab.sim.reading import allocatable, gang_of, least, pod_asks
+from gangsched.lab.sim.told import STARTED_IN_KEY, Told
+from gangsched.lab.sim.workloads import Arrival, Edit, Workload
+from gangsched.model import effects as ef
+from gangsched.model.objects import Pod
+from gangsched.model.walltime import WALLTIME_KEY
+
+QUEUE_KEY = "gangsched.io/queue"
+GUARANTEED: Mapping[str, int] = {"a": 4, "b": 2, "c": 0}
+_OURS = """
+queueing: {bound: {groups: 2, mode: hard}}
+fairness: {halfLife: 20s, compare: [nvidia.com/gpu]}
+queues:
+- {name: a, share: 2, guaranteed: {nvidia.com/gpu: 4}, namespaces: [d]}
+- {name: b, guaranteed: {nvidia.com/gpu: 2}, order: shortest, namespaces: ["d*"]}
+- {name: c, namespaces: ["*"]}
+"""
+_CONFIG = config_with(_OURS)
+SETTINGS = _CONFIG.settings
+
+
+def make_with_queues(settings: Settings, *plugins: Any) -> Scheduler:
+    """Assembles the scheduler as it is live with this configuration, with `plugins` after the profile's
+    own."""
+    return scheduler_of(_CONFIG, settings, *plugins)
+
+
+def teams_workload(seed: int, *, n_arrivals: int = 36, over_s: float = 45.0) -> Workload:
+    """Returns a workload of pods that end by themselves; most state when. Some gangs take the whole cluster.
+
+    Some name another queue later, most of them after they have started.
+    """
+    rng = Random(f"{seed}-teams")
+    n_nodes, gpus = rng.randint(2, 4), 4
+    nodes = tuple(make_node(f"n{i}", gpus=gpus, listed=rng.random() < 0.85) for i in range(n_nodes))
+    arrivals = []
+    for serial in range(n_arrivals):
+        run_s = rng.uniform(2.0, 15.0)
+        own = {RUN_KEY: f"{run_s:.2f}", QUEUE_KEY: rng.choice("aabbccc")}
+        if rng.random() < 0.7:
+            own[WALLTIME_KEY] = f"{math.ceil(run_s * 1.2 + 2.0)}s"
+        if rng.random() < 0.5:
+            own[CONTROLLED_KEY] = "true"
+        is_wide = rng.random() < 0.15
+        name, n = f"g{serial}", n_nodes if is_wide else rng.choice((1, 1, 2, 3))
+        each = gpus if is_wide else rng.choice((1, 1, 2, gpus))
+        pods = group_pods(rng, name, n, each, own)
+        arrivals.append(Arrival(over_s * serial / n_arrivals * rng.uniform(0.8, 1.2), pods))
+    return Workload(nodes, tuple(arrivals), tuple(_edits(arrivals, Random(f"{seed}-other-queues"))))
+
+
+def group_pods(rng: Random, name: str, n: int, gpus: int, annotations: Mapping[str, str]) -> tuple[Pod, ...]:
+    """Makes a gang of n, which now and then may start with fewer; or a lone pod, now and then an important
+    one."""
+    least = rng.randint(1, n) if rng.random() < 0.2 else n
+    return tuple(
+        make_pod(
+            f"{name}-{k}",
+            group=name if n > 1 else "",
+            min_members=least if n > 1 else 0,
+            gpus=gpus,
+            priority=rng.choice((0, 0, 0, 5)) if n == 1 else 0,
+            annotations=annotations,
+        )
+        for k in range(n)
+    )
+
+
+def _edits(arrivals: Sequence[Arrival], rng: Random) -> Iterator[Edit]:
+    for one in arrivals:
+        if rng.random() < 0.2:
+            names = tuple(pod.metadata.name for pod in one.pods)
+            yield Edit(one.at_s + rng.uniform(0.5, 10.0), names, QUEUE_KEY, rng.choice("abc"))
+
+
+class Guarantees:
+    """31: no queue at or below its guarantee loses a pod to another, and none above it falls below.
+
+    Counts the events given to the process and the binds that it sent. A pod whose eviction was refused may
+    stay or go. One that waits in Permit, whose bind was read as not done, or whose bump is not answered may
+    still be bound. So only what is a violation either way counts. While the cluster is smaller than all
+    guarantees together, nothing is checked. A pod counts for the queue in which it started, whatever it names
+    later.
+    """
+
+    def __init__(self) -> None:
+        self._asked: set[str] = set()
+        self._unsure: dict[str, int] = {}
+        """By UID of a pod whose bind or bump was sent: how often its binds had been settled by then."""
+        self._reserved: set[str] = set()
+        """UIDs of pods that are reserved, whose binds may wait for plugins."""
+        self._sent: dict[str, str] = {}
+        """By UID: the queue that its last bind writes."""
+
+    def look(self, scheduler: Scheduler, effects: Iterable[ef.Effect], told: Told) -> Iterator[str]:
+        """After every step."""
+        cache = scheduler.shared.cache
+        self._reserved = {uid for uid, info in cache.pods.items() if info.state is ASSUMED}
+        by_cause: dict[str, list[Pod]] = {}
+        for one in effects:
+            if isinstance(one, ef.BindPod | ef.BumpPod):
+                self._unsure[one.uid] = told.n_settled[one.uid]
+            if isinstance(one, ef.BindPod):
+                self._sent[one.uid] = one.annotations.get(STARTED_IN_KEY, "")
+            if isinstance(one, ef.EvictPod | ef.DeletePod) and one.uid in told.pods:
+                cause = one.cause_id.rpartition("#")[0]
+                if cause:  # else it is evicted for no group: its own devices have failed, for example
+                    by_cause.setdefault(cause, []).append(told.pods[one.uid])
+        if not by_cause or gpus_there(told) < sum(GUARANTEED.values()):
+            return
+        for cause, lost in by_cause.items():
+            own = _queue_of_group(cause, told)
+            gone = Counter[str]()
+            for pod in lost:
+                if _is_of(pod, cause) or pod.metadata.deletion_timestamp is not None:
+                    continue
+                if (queue := self._queue_of(pod, told)) != own:
+                    gone[queue] += gpus_of(pod)
+            for queue, n in gone.items():
+                least, most = self._held(queue, told)
+                guaranteed = GUARANTEED[queue]
+                if all(held - n < min(held, guaranteed) for held in (least, most)):
+                    yield f"31: queue {queue} holds {most} of {guaranteed} and loses {n} to {cause}"
+            self._asked.update(pod.metadata.uid for pod in lost)
+
+    def takes_kept_room(
+        self, starting: Sequence[Pod], claim: StartClaim, told: Told, promised: Sequence[Pod]
+    ) -> bool:
+        """Whether these stay within their queue's guarantee, and the claim's pods would borrow.
+
+        promised: pods for which victims are to go; they count as if they were there. Of the pods that start,
+        only as many as their gang needs count: further pods of a gang that has started wait for no claim.
+        """
+        if gpus_there(told) < sum(GUARANTEED.values()):
+            return True
+        asked, kept = Counter[str](), Counter[str]()
+        for pod in starting[: _least(starting, told)]:
+            asked[queue_of(pod)] += gpus_of(pod)
+        comes = Counter[str]()
+        for pod in promised:
+            comes[queue_of(pod)] += gpus_of(pod)
+        for one in claim.held:
+            kept[queue_of(one.info.pod)] += gpus_of(one.info.pod)
+        return (
+            asked.keys().isdisjoint(kept)
+            and all(self._there(queue, told) + n <= GUARANTEED[queue] for queue, n in asked.items())
+            and all(
+                sum(map(gpus_of, self._pods_of(q, told))) + self._may_come(q, told) + comes[q] + n
+                > GUARANTEED[q]
+                for q, n in kept.items()
+            )
+        )
+
+    def _there(self, queue: str, told: Told) -> int:
+        """Counts devices of pods that are not being deleted, on nodes that exist or on the way there: what a
+        lost node took with it is due again."""
+        return sum(
+            gpus_of(pod)
+            for pod in self._pods_of(queue, told)
+            if pod.metadata.deletion_timestamp is None and _node_of(pod, told) in told.nodes
+        )
+
+    def _held(self, queue: str, told: Told) -> tuple[int, int]:
+        """Counts devices of pods that are not being deleted: without those whose eviction was requested
+        before, and with them and those that may still be bound."""
+        there = [pod for pod in self._pods_of(queue, told) if pod.metadata.deletion_timestamp is None]
+        stay = (pod for pod in there if pod.metadata.uid not in self._asked)
+        return sum(map(gpus_of, stay)), sum(map(gpus_of, there)) + self._may_come(queue, told)
+
+    def _may_come(self, queue: str, told: Told) -> int:
+        unsure = {uid: None for uid, n in self._unsure.items() if told.n_settled[uid] == n}
+        unsure |= dict.fromkeys(self._reserved)
+        pods = (told.pods[uid] for uid in unsure if uid in told.pods and uid not in told.promised.by_uid)
+        return sum(
+            gpus_of(pod) for pod in pods if not pod.spec.node_name and self._queue_of(pod, told) == queue
+        )
+
+    def _pods_of(self, queue: str, told: Told) -> Iterator[Pod]:
+        """The queue's pods that are placed, also on a node that is gone."""
+        for uid, pod in told.pods.items():
+            is_placed = bool(pod.spec.node_name) or uid in told.promised.by_uid
+            if is_placed and not pod.is_terminal and self._queue_of(pod, told) == queue:
+                yield pod
+
+    def _queue_of(self, pod: Pod, told: Told) -> str:
+        """Returns its queue; while its bind may be in flight, the one that the bind writes."""
+        uid = pod.metadata.uid
+        is_sent = not pod.spec.node_name and self._unsure.get(uid) == told.n_settled[uid]
+        sent = self._sent.get(uid, "") if is_sent else ""
+        return queue_of(pod, sent)
+
+
+def _node_of(pod: Pod, told: Told) -> str:
+    """Returns the node of a placed pod, or the one that its bind in flight names."""
+    return pod.spec.node_name or told.promised.by_uid[pod.metadata.uid].node
+
+
+def queue_of(pod: Pod, sent: str = "") -> str:
+    """Returns the pod's queue; without a name, the one that lists its namespace by name. sent: the queue that
+    its bind writes, while that is in flight."""
+    own = pod.metadata.annotations or {}
+    started = sent or (own.get(STARTED_IN_KEY, "") if pod.spec.node_name else "")
+    queue = started if started in GUARANTEED else own.get(QUEUE_KEY, "")
+    return queue if queue in GUARANTEED else "a"
+
+
+def _is_of(pod: Pod, cause: str) -> bool:
+    """Whether the pod goes because its own gang is given up."""
+    gang = gang_of(pod)
+    return gang is not None and f"{gang.namespace}/{gang.name}" == cause
+
+
+def _queue_of_group(cause: str, told: Told) -> str:
+    """Returns a group's queue, by the name of the group or of its first pod."""
+    name = cause.rpartition("/")[2]
+    pods = (one for one in told.pods.values() if one.metadata.name in (name, f"{name}-0"))
+    return next((queue_of(pod) for pod in pods), "")
+
+
+def _least(pods: Sequence[Pod], told: Told) -> int:
+    """Returns how many of a gang must start together, beside those that run or have succeeded; pods by which
+    it grows start alone."""
+    gang, starting = gang_of(pods[0]), {pod.metadata.uid for pod in pods}
+    if gang is None:
+        return len(pods)
+    others = [pod for uid, pod in told.pods.items() if uid not in starting and gang_of(pod) == gang]
+    n_there = sum(bool(pod.spec.node_name) and pod.status.phase != "Failed" for pod in others)
+    return max((least(gang, pods[0], told.groups.get(gang)) or len(pods)) - n_there, 1)
+
+
+def gpus_of(pod: Pod) -> int:
+    """The devices that it asks for."""
+    return pod_asks(pod.spec).get(GPU, 0)
+
+
+def gpus_there(told: Told) -> int:
+    """The devices of all nodes."""
+    return sum((allocatable(node) or {}).get(GPU, 0) for node in told.nodes.values())

@@ -1,0 +1,199 @@
+"""Workloads with persistent volumes: their nodes, classes, volumes and claims, drawn from a seed.
+
+Local volumes, volumes that a driver makes where the pod goes, volumes that are there already, claims that
+several pods share, and claims for one pod at a time. Not here: what becomes of them (sim.storage).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Any
+
+from msgspec.structs import replace
+
+from gangsched.lab.sim.actors import CONTROLLED_KEY, RUN_KEY
+from gangsched.lab.sim.objects import make_node, make_pod
+from gangsched.lab.sim.workloads import Arrival, Workload
+from gangsched.model.objects import (
+    ClaimVolume,
+    LabelSelector,
+    Node,
+    NodeSelector,
+    NodeSelectorTerm,
+    ObjectMeta,
+    Pod,
+    ResourceRequirements,
+    SelectorRequirement,
+    Volume,
+)
+from gangsched.model.storage import (
+    CAPACITIES,
+    CLAIMS,
+    CLASSES,
+    DRIVERS,
+    NODES,
+    VOLUMES,
+    Allocatable,
+    ClaimSpec,
+    CsiDriver,
+    CsiDriverSpec,
+    CsiNode,
+    CsiNodeSpec,
+    CsiStorageCapacity,
+    NodeDriver,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeNodeAffinity,
+    VolumeSpec,
+    VolumeStatus,
+)
+
+HOST = "kubernetes.io/hostname"
+DRIVER = "csi.sim"
+LOCAL, MADE, NET = "local", "made", "net"
+"""Classes: of local volumes; of those made where the pod goes; of those made at once, for every node."""
+SHARED, DISK = "shared", "disk"
+"""Claims for a whole gang: to a volume that is made, or a local one."""
+ONCE, MANY, ONE_POD = "ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"
+WAITS = "WaitForFirstConsumer"
+SELECTED = "volume.kubernetes.io/selected-node"
+"""Annotation of a claim: the node for which its volume is to be made."""
+Objects = tuple[tuple[str, Any], ...]
+
+
+def volumes_workload(seed: int, *, n_arrivals: int = 16, over_s: float = 30.0) -> Workload:
+    """Returns gangs each of whose pods has a claim or two of its own, or one for all; `storage_of` has the
+    objects."""
+    rng = Random(f"{seed}-volumes")
+    nodes = tuple(_node(f"n{i}") for i in range(rng.randint(2, 4)))
+    arrivals = []
+    for serial in range(n_arrivals):
+        name, n = f"g{serial}", rng.choice((1, 1, 2, 3))
+        own = {RUN_KEY: f"{rng.uniform(2.0, 12.0):.2f}"}
+        if rng.random() < 0.6:
+            own[CONTROLLED_KEY] = "true"
+        gpus, priority = rng.choice((0, 1, 2)), rng.choice((0, 0, 0, 5))
+        claims = _claims_of(rng, name, n)
+        pods = tuple(
+            _using(
+                make_pod(
+                    f"{name}-{k}",
+                    group=name if n > 1 else "",
+                    min_members=n if n > 1 else 0,
+                    gpus=gpus,
+                    priority=priority,
+                    annotations=own,
+                ),
+                claims[k],
+            )
+            for k in range(n)
+        )
+        arrivals.append(Arrival(over_s * serial / n_arrivals * rng.uniform(0.8, 1.2), pods))
+    return Workload(nodes, tuple(arrivals))
+
+
+def _claims_of(rng: Random, name: str, n: int) -> list[list[str]]:
+    """By pod: the names of its claims, which begin with their kind."""
+    kinds = (LOCAL, LOCAL, MADE, MADE, NET, SHARED, DISK, "one", *(("one",) * 4 if n == 1 else ()))
+    kind, more = rng.choice(kinds), rng.random() < 0.3
+    found = []
+    for k in range(n):
+        own = [f"{kind}-{name}-{k}"]
+        if kind in (SHARED, DISK):
+            own = [f"{kind}-{name}"]
+        elif kind == "one":  # one after the other, of this gang or another
+            own = [f"one-{rng.randrange(2)}" if n == 1 else f"one-{name}-{k}"]
+        found.append(own + ([f"{MADE}-more-{name}-{k}"] if more else []))
+    return found
+
+
+def _node(name: str) -> Node:
+    node = make_node(name, gpus=8)
+    labels = {**(node.metadata.labels or {}), HOST: name}
+    return replace(node, metadata=replace(node.metadata, labels=labels))
+
+
+def _using(pod: Pod, claims: Sequence[str]) -> Pod:
+    volumes = [Volume(name=one, persistent_volume_claim=ClaimVolume(one)) for one in claims]
+    return replace(pod, spec=replace(pod.spec, volumes=volumes))
+
+
+def claims_of(pod: Pod) -> list[str]:
+    """The names of the claims that it uses."""
+    sources = (one.persistent_volume_claim for one in pod.spec.volumes or ())
+    return [one.claim_name for one in sources if one is not None]
+
+
+def storage_of(workload: Workload, seed: int) -> Objects:
+    """What there is at first: classes, drivers, local volumes, and all claims."""
+    rng = Random(f"{seed}-storage")
+    found: list[tuple[str, Any]] = [
+        (CLASSES, StorageClass(_meta(LOCAL), "kubernetes.io/no-provisioner", WAITS)),
+        (CLASSES, StorageClass(_meta(MADE), DRIVER, WAITS)),
+        (CLASSES, StorageClass(_meta(NET), DRIVER)),
+        (DRIVERS, CsiDriver(_meta(DRIVER), CsiDriverSpec(storage_capacity=rng.random() < 0.5))),
+    ]
+    for node in workload.nodes:
+        name = node.metadata.name
+        found.append((NODES, csi_node(name, rng.randint(2, 5))))
+        found.append((CAPACITIES, capacity(name, rng.choice((5, 20, 100)))))
+        found += [(VOLUMES, local_volume(f"{name}-{k}", name)) for k in range(rng.randint(1, 4))]
+    names = {one for arrival in workload.arrivals for pod in arrival.pods for one in claims_of(pod)}
+    found += [(CLAIMS, claim(one)) for one in sorted(names)]
+    return tuple(found)
+
+
+def claim(name: str, mark: str = "") -> PersistentVolumeClaim:
+    """A new claim of that name, which is bound to nothing."""
+    kind = name.partition("-")[0]
+    modes = {SHARED: [MANY], DISK: [MANY], "one": [ONE_POD]}.get(kind, [ONCE])
+    spec = ClaimSpec(
+        access_modes=modes,
+        resources=ResourceRequirements(requests={"storage": "5Gi"}),
+        storage_class_name=kind if kind in (LOCAL, MADE, NET) else LOCAL if kind == DISK else MADE,
+    )
+    return PersistentVolumeClaim(_meta(name, namespace="d", mark=mark), spec)
+
+
+def local_volume(name: str, node: str, mark: str = "") -> PersistentVolume:
+    """Makes a free volume on one node."""
+    spec = VolumeSpec(
+        access_modes=[ONCE, MANY],
+        capacity={"storage": "10Gi"},
+        storage_class_name=LOCAL,
+        node_affinity=only_on(node),
+    )
+    return PersistentVolume(_meta(name, mark=mark), spec, VolumeStatus("Available"))
+
+
+def only_on(node: str) -> VolumeNodeAffinity:
+    """The affinity of a volume to one node."""
+    term = NodeSelectorTerm([SelectorRequirement(HOST, "In", [node])])
+    return VolumeNodeAffinity(NodeSelector([term]))
+
+
+def csi_node(name: str, limit: int) -> CsiNode:
+    """The driver on a node, which may have at most `limit` volumes attached."""
+    return CsiNode(_meta(name), CsiNodeSpec([NodeDriver(DRIVER, Allocatable(limit))]))
+
+
+def capacity(node: str, gib: int) -> CsiStorageCapacity:
+    """The capacity that the driver reports for a node."""
+    selector = LabelSelector(match_labels={HOST: node})
+    return CsiStorageCapacity(_meta(f"on-{node}", namespace="kube-system"), MADE, selector, f"{gib}Gi")
+
+
+def kinds() -> Iterator[str]:
+    """The kinds of these objects."""
+    yield from (CLASSES, DRIVERS, NODES, CAPACITIES, VOLUMES, CLAIMS)
+
+
+def _meta(name: str, *, namespace: str = "", mark: str = "") -> ObjectMeta:
+    return ObjectMeta(name=name, namespace=namespace, uid=claim_uid(name, mark))
+
+
+def claim_uid(name: str, mark: str = "") -> str:
+    """mark: tells a recreated object from its predecessor."""
+    return f"uid-{name}{mark}"
