@@ -17,6 +17,8 @@
 # make conformance  Kubernetes' own end-to-end tests of scheduling, with gangsched and with kube-scheduler, into
 #                  docs/conformance.md; CONFORMANCE_ARGS="--focus=Preemption" for some of them
 # make day         make the recorded day of tests/journal/day anew, after a change that is meant to decide otherwise
+# make wheels      build into dist/ gangsched, which a cluster installs, and gangsched-lab, which has the demo and
+#                  whatever else tries or measures it
 # make sbom        write build/sbom/: what an image holds, and what tests run with, as CycloneDX
 # make venv        only set up .venv
 # make clean       take away .venv and all that was built in here; not what is in the user's cache
@@ -49,7 +51,7 @@ DEMO_ARGS ?=
 # Images set it. Here each of the hundreds of processes that tests start would compile all that it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test demo lint storm long-storm controlplane venv lock protocol docs docs-reference chart sbom versions conformance day clean help
+.PHONY: test demo lint storm long-storm controlplane venv lock protocol docs docs-reference chart wheels sbom versions conformance day clean help
 
 # A find of the storms does not keep pytest from running, and fails the run when pytest has ended: its seed and the
 # command that shows it again are printed last. Where nothing is found, pytest's summary is the last line.
@@ -155,6 +157,13 @@ CONFORMANCE_ARGS ?=
 conformance: $(STAMP)
 	@$(BIN)/python -m gangsched.lab.controlplane.build
 	@$(BIN)/python -m tests.conformance $(CONFORMANCE_ARGS)
+
+wheels: $(STAMP)
+	@# What a build has left would go into the next one, whatever has been renamed since.
+	@rm -rf build/lib build/lab
+	@for project in . ./gangsched/lab; do $(BIN)/python -m pip wheel --quiet --disable-pip-version-check \
+		--no-deps --no-build-isolation --no-index --wheel-dir dist $$project || exit 1; done
+	@ls dist/*.whl
 
 # From the locks, offline but for the tool, which is needed for this alone. One document for each lock.
 SBOM := build/sbom

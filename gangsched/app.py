@@ -128,7 +128,9 @@ class SchedulerApp:
         self._garbage = garbage or GarbageCollection()
         self.queue = self._new_queue(decider)
         watches, kinds = self.scheduler.watches, self.scheduler.kinds
-        self._following = Following(self._client, self.inbox.put, rng=rng, watches=watches, needed=kinds)
+        self._following = Following(
+            self._client, self.inbox.put, rng=rng, watches=watches, needed=kinds, replaced=self._lost
+        )
         period_s = metrics_server_s(self.scheduler.shared.profiles)
         self._metrics_server = MetricsServer(self._client, self.inbox.put, period_s=period_s)
         self._rng = rng
@@ -234,10 +236,12 @@ class SchedulerApp:
             self._everything = everything
             if on_signals:
                 everything.start_soon(self._stop_on_signal, grace_s)
+            await self._following.look_for_newer_fields()
             self._following.start(everything)
             everything.start_soon(self._metrics_server.run)
             everything.start_soon(self.dispatcher.run)
             everything.start_soon(self._leadership.remember)
+            everything.start_soon(self._leadership.notice_others)
             everything.start_soon(self._forecasting.run)
             everything.start_soon(self._garbage.run, lambda: self.queue.idle_s(time.monotonic()))
             if self._reports is not None:
@@ -262,7 +266,7 @@ class SchedulerApp:
             self._reports.say()
         if self._tracing is not None:
             self._tracing.hear(self.inbox.take())  # answers after the last decision
-        return 1 if self._leadership.has_lost else 0
+        return 1 if self._leadership.has_lost or self._following.is_of_another else 0
 
     async def _stop_on_signal(self, grace_s: float) -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:

@@ -11,7 +11,6 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from gangsched import __version__
 from gangsched.arguments import Parser
+from gangsched.commands import COMMANDS, module_of
 from gangsched.errors import ApiError, ConfigError
 from gangsched.flags import (
     add_election_flags,
@@ -142,17 +142,18 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         "check-config",
         help="read a configuration file and print what it amounts to",
         description="Reads a configuration file as the scheduler does, and prints what it amounts to:"
-        " profiles with all their plugins, and settings. No cluster is asked. Exit code 2: it has a mistake,"
+        " profiles with all their plugins, and settings; with the environment variables that a scheduler"
+        " started here would read. No cluster is asked. Exit code 2: it has a mistake,"
         " which is named with its place.",
     )
     check.add_argument("file", metavar="FILE", help="KubeSchedulerConfiguration; see config/scheduler.yaml")
     add_plugin_flag(check)
     check.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
     check.set_defaults(run=_run_check_config)
-    for name, (module, help_) in _COMMANDS.items():
+    for name, (_, help_) in COMMANDS.items():
         command = commands.add_parser(name, help=help_)
         if name in arguments[:1]:
-            _fill(command, import_module(module))
+            _fill(command, module_of(name))
     return parser
 
 
@@ -161,92 +162,14 @@ def _program() -> str:
     return "kubectl gangsched" if Path(sys.argv[0]).name == "kubectl-gangsched" else "gangsched"
 
 
-# Modules with `add_arguments` and `run`; only the requested one is imported.
-_COMMANDS = {
-    "agent": (
-        "gangsched.agent.command",
-        "run on each node: write which devices it has, and how they are, on its Node object",
-    ),
-    "apiserver": (
-        "gangsched.lab.apiserver.command",
-        "an API server in memory with simulated nodes: a cluster to try things on",
-    ),
-    "counterfactual": (
-        "gangsched.lab.counterfactual.command",
-        "what a recorded day would have been with another configuration, more nodes, or without a gang",
-    ),
-    "devices": (
-        "gangsched.devices.command",
-        "show which devices each node has, who holds them, since when, planned or confirmed",
-    ),
-    "doctor": (
-        "gangsched.doctor.command",
-        "check an installation from outside: what is wrong with it, and the command that mends it",
-    ),
-    "explain": (
-        "gangsched.web.explain_command",
-        "why a gang or a pod does not run, and what would cure it",
-    ),
-    "gangs": (
-        "gangsched.web.gangs_command",
-        "every gang of every dialect: what it needs, how far it is, on how many nodes",
-    ),
-    "load": (
-        "gangsched.load.command",
-        "show how busy each node is against what it can do, and how evenly the cluster is loaded",
-    ),
-    "queue": (
-        "gangsched.web.queue_command",
-        "what has not started yet, in the order in which it will be tried, and why",
-    ),
-    "queues": (
-        "gangsched.web.queues_command",
-        "what each queue holds and is due: guarantees, limits, shares, and who waits",
-    ),
-    "replay": (
-        "gangsched.journal.command",
-        "make the decisions of a recorded day again, and see them, one by one or as of a time",
-    ),
-    "import": (
-        "gangsched.lab.importing.command",
-        "make a journal of what another scheduler ran: Kubernetes, Slurm, SWF, CSV",
-    ),
-    "anonymise": (
-        "gangsched.journal.anonymise_command",
-        "write a recorded day under other names, with the same decisions, to hand it over",
-    ),
-    "story": (
-        "gangsched.web.command",
-        "what happened to a gang, move by move, as the running scheduler remembers it",
-    ),
-    "top": (
-        "gangsched.web.top.command",
-        "the running scheduler as it changes: queue, devices, rates and latencies, like htop",
-    ),
-    "trace": (
-        "gangsched.telemetry.command",
-        "draw a gang's trace: what it waited for, and where it went",
-    ),
-    "whatif": (
-        "gangsched.whatif.command",
-        "where a job would go if it were submitted now, or why not, and when; nothing is written",
-    ),
-    "demo": ("gangsched.lab.demo.command", "gangs on a simulated cluster, told step by step, in a minute"),
-    "bench": (
-        "gangsched.lab.bench.command",
-        "measure against kube-scheduler on a real control plane, in one run",
-    ),
-}
-
-
 def _fill(parser: argparse.ArgumentParser, command: ModuleType) -> None:
     command.add_arguments(parser)
 
     def run(args: argparse.Namespace) -> int:
-        if "logging_format" in args:
-            from gangsched.logs import set_up_logs
+        from gangsched.logs import set_up_logs
 
-            set_up_logs(args.logging_format, debug=args.v >= 4)
+        has_flags = "logging_format" in args
+        set_up_logs(args.logging_format if has_flags else "text", debug=has_flags and args.v >= 4)
         return int(command.run(args))
 
     parser.set_defaults(run=run)
@@ -308,21 +231,16 @@ def _config_source(
     args: argparse.Namespace, plugins: KnownPlugins, *, is_shadow: bool, trace_notes: list[str]
 ) -> ConfigSource:
     """Returns where the configuration is read from, now and later; each reading replaces trace_notes."""
-    import msgspec
-
     from gangsched.config import KUBE_DEFAULT_NAME, without_writes
     from gangsched.extension.source import ConfigSource
-    from gangsched.telemetry.settings import resolve
 
     def finish(config: SchedulerConfig) -> SchedulerConfig:
         """Returns the configuration in effect: the file, and what overrides it."""
-        config = with_record_flag(with_volume_limit(config, os.environ), args)
+        config = with_record_flag(config, args)
         if is_shadow:
             config = without_writes(config)
-        trace, trace_notes[:] = resolve(
-            config.tracing, endpoint_flag=args.trace_endpoint, file_flag=args.trace_file, env=os.environ
-        )
-        return msgspec.structs.replace(config, tracing=trace)
+        config, trace_notes[:] = _with_environment(config, args.trace_endpoint, args.trace_file)
+        return config
 
     return ConfigSource(
         args.config or "",
@@ -331,6 +249,20 @@ def _config_source(
         finish=finish,
         scheduler_name=KUBE_DEFAULT_NAME if is_shadow else "",
     )
+
+
+def _with_environment(
+    config: SchedulerConfig, trace_endpoint: str = "", trace_file: str = ""
+) -> tuple[SchedulerConfig, list[str]]:
+    """Returns the configuration with what environment variables set where it says nothing, and notes on
+    tracing. The flags go before both."""
+    import msgspec
+
+    from gangsched.telemetry.settings import resolve
+
+    config = with_volume_limit(config, os.environ)
+    trace, notes = resolve(config.tracing, endpoint_flag=trace_endpoint, file_flag=trace_file, env=os.environ)
+    return msgspec.structs.replace(config, tracing=trace), notes
 
 
 def _named(config: SchedulerConfig) -> set[str]:
@@ -364,9 +296,9 @@ def _run_check_config(args: argparse.Namespace) -> int:
     if not args.file:
         raise ConfigError("names no file", path="FILE")  # a ConfigSource without a file has the defaults
     plugins = KnownPlugins(args.plugin)
-    config = ConfigSource(args.file, plugins).read()
+    config, trace_notes = _with_environment(ConfigSource(args.file, plugins).read())
     build_profiles(config, plugins.factories)  # a plugin that cannot be made is a mistake too
-    for note in plugins.unused(_named(config)):
+    for note in (*plugins.unused(_named(config)), *trace_notes):
         print(f"gangsched: note: {one_line(note)}", file=sys.stderr)
     if args.output == "text":
         print(resolved_text(config, plugins))

@@ -247,11 +247,12 @@ def with_volume_limit(config: SchedulerConfig, environ: Mapping[str, str]) -> Sc
     if not re.fullmatch(r"\+?0*[1-9][0-9]{0,8}", value):
         note = f"{VOLUMES_VARIABLE}: {value[:40]!r} is not a whole number above 0, so it does not count"
         return msgspec.structs.replace(config, notes=(*config.notes, note))
-    profiles = []
+    profiles, notes = [], config.notes
     for profile in config.profiles:
         args = profile.args.get(_VOLUME_LIMITS)
         if args is not None and not args.max_pd_volumes:
             args = msgspec.structs.replace(args, max_pd_volumes=int(value))
             profile = msgspec.structs.replace(profile, args={**profile.args, _VOLUME_LIMITS: args})
+            notes = (*config.notes, f"{VOLUMES_VARIABLE}={int(value)} sets maxPdVolumes of {_VOLUME_LIMITS}")
         profiles.append(profile)
-    return msgspec.structs.replace(config, profiles=tuple(profiles))
+    return msgspec.structs.replace(config, profiles=tuple(profiles), notes=notes)

@@ -66,7 +66,11 @@ class Forecasting:
     async def look(self) -> float:
         """Passes current estimates to the core, if there are or were any; returns the seconds of work."""
         from_s = self._clock_s()
-        starts, spent_s = await worked_out(self._scheduler, from_s)
+        queueing = self._scheduler.shared.settings.queueing
+        starts: dict[GroupKey, float] = {}
+        spent_s = 0.0
+        if queueing is not None and queueing.writes_estimates:
+            starts, spent_s = await worked_out(self._scheduler, from_s)
         found = tuple(sorted(starts.items()))
         if (found or self._has_told) and self._may_act():
             self._has_told = bool(found)

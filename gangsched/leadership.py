@@ -18,6 +18,7 @@ from gangsched.kube.client import ApiClient
 from gangsched.kube.election.elector import LeaderElector
 from gangsched.kube.election.fence_keeper import FenceKeeper
 from gangsched.kube.election.fence_list import Expected, expected_of
+from gangsched.kube.election.other_scheduler import OtherScheduler
 from gangsched.kube.queue_usage import QueueUsage
 from gangsched.kube.take_over import take_over
 from gangsched.queue_memory import QueueMemory
@@ -61,6 +62,7 @@ class Leadership:
         self.has_lost = False
         self.elector: LeaderElector | None = None
         self.fence: FenceKeeper | None = None
+        self._others = OtherScheduler(client, election, identity=identity) if acts else None
         self._queues = QueueMemory(QueueUsage(client, election), queues, put, may_act=self.may_act)
         if election.leader_elect:
             self.elector = LeaderElector(client, election, identity=identity, rng=rng)
@@ -94,9 +96,14 @@ class Leadership:
 
     async def elect(self, elector: LeaderElector, gained: Callable[[], None]) -> None:
         """Follows until the lease is gained, then renews it until it is lost or released."""
-        await elector.run(gained)
+        await (elector.run_apart if elector.runs_apart else elector.run)(gained)
         if elector.has_lost:
             self._lose("it could not be renewed in time, or another holds it")
+
+    async def notice_others(self) -> None:
+        """Looks for a scheduler that leader election does not keep apart from this one; until cancelled."""
+        if self._others is not None:
+            await self._others.run()
 
     async def take_over(self, pods: WatchState, bumps: Bumps) -> None:
         """Returns once no earlier leader's bind can succeed, and `pods` has shown those that did."""

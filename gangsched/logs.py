@@ -24,30 +24,34 @@ else:
 
 from gangsched.model.printable import one_line
 
+_processors: list[Any] = []
+"""One list, changed in place: loggers that were used before keep it, and follow a later set-up."""
+
 
 class _Lossy:
     """A log's file. Only lines that cannot be written are lost, when a disk is full or the pipe's reader has
-    ended, as with a restart of journald.
+    ended, as with a restart of journald. `file` None: stderr as it is when a line comes.
     """
 
-    def __init__(self, file: TextIO) -> None:
+    def __init__(self, file: TextIO | None) -> None:
         self._file = file
 
     def write(self, text: str) -> None:
         with suppress(OSError):
-            self._file.write(text)
+            (self._file or sys.stderr).write(text)
 
     def flush(self) -> None:
         with suppress(OSError):
-            self._file.flush()
+            (self._file or sys.stderr).flush()
 
 
 def set_up_logs(style: str, *, debug: bool = False, file: TextIO | None = None) -> None:
     """Sets up logging. `style`: text or json. Lines go to stderr, or to `file`: stdout is for answers."""
+    _processors[:] = [structlog.processors.add_log_level, _stamp, _json if style == "json" else _text]
     structlog.configure(
-        processors=[structlog.processors.add_log_level, _stamp, _json if style == "json" else _text],
+        processors=_processors,
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if debug else logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Lossy(file or sys.stderr))),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Lossy(file))),
         cache_logger_on_first_use=True,
     )
 

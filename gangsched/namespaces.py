@@ -20,6 +20,15 @@ from gangsched.kube.files import home_kubeconfig, read_regular
 from gangsched.model.printable import one_line
 
 _DEFAULT = "default"
+# As kubectl takes them, before a slash.
+_KINDS = frozenset(
+    [
+        *("job", "jobs", "jobset", "jobsets", "lws", "leaderworkerset", "leaderworkersets"),
+        *("raycluster", "rayclusters", "mpijob", "mpijobs", "deploy", "deployment", "deployments"),
+        *("rs", "replicaset", "replicasets", "sts", "statefulset", "statefulsets"),
+        *("po", "pod", "pods", "podgroup", "podgroups", "gang", "gangs"),
+    ]
+)
 
 
 def add_flag(parser: argparse.ArgumentParser, help_: str = "of a gang that is named without one") -> None:
@@ -43,6 +52,19 @@ def add_list_flags(parser: argparse.ArgumentParser, what: str = "") -> None:
 def namespace_of(args: argparse.Namespace) -> str:
     """Returns the namespace of an object named without one."""
     return str(args.namespace) or context_namespace(args.kubeconfig, args.context) or _DEFAULT
+
+
+def names_of(args: argparse.Namespace, name: str) -> list[tuple[str, str]]:
+    """Returns the (namespace, name) pairs that a gang or a pod may have, the first to be tried first.
+
+    job/train may be the gang train of a namespace that is called job, or, as kubectl writes it, that of the
+    Job train. Raises: ConfigError.
+    """
+    kind, slash, last = name.partition("/")
+    if not slash or "/" in last or kind.partition(".")[0].lower() not in _KINDS:
+        return [full_name(args, name)]
+    full = full_name(args, last)
+    return [full] if args.namespace not in ("", kind) else [(kind, last), full]
 
 
 def full_name(args: argparse.Namespace, name: str) -> tuple[str, str]:

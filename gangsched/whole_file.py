@@ -1,6 +1,7 @@
 """Writes a file as a whole or not at all: half a configuration or report looks like a complete one.
 
-Called by the commands that leave a file behind. Not here: files that grow (journals, traces, logs).
+Called by the commands that leave a file behind. Not here: files that grow (journals, traces, logs); of those
+only the mode they are made with: they hold names, annotations and conditions of every tenant.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,10 +19,21 @@ _ONLY_IN_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.ENA
 _OPEN_FILES = ("/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/")
 
 
-def write_whole(path: Path, data: bytes) -> None:
+PRIVATE_MODE = 0o640
+PRIVATE_DIRECTORY_MODE = 0o750
+"""For the owner and its group. In a pod that is the volume's (fsGroup), so another container may read too."""
+
+
+def private(path: str | os.PathLike[str], flags: int) -> int:
+    """Opens a file that others may not read, as `opener` of open(). A file that is there keeps its mode."""
+    return os.open(path, flags, PRIVATE_MODE)
+
+
+def write_whole(path: Path, data: bytes, *, opener: Callable[[str, int], int] | None = None) -> None:
     """Replaces the file in one step: if this fails or is killed, the old content stays.
 
-    A link stays a link, and a file keeps its mode. Devices and pipes are written to. Raises: OSError.
+    opener: opens a new file, for example `private`. A link stays a link, and a file keeps its mode. Devices
+    and pipes are written to. Raises: OSError.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -32,7 +45,7 @@ def write_whole(path: Path, data: bytes) -> None:
         _write_in_place(path, data)
         return
     try:
-        _write_beside(target, data, stat.S_IMODE(mode))
+        _write_beside(target, data, stat.S_IMODE(mode), opener)
     except OSError as error:
         if error.errno not in _ONLY_IN_PLACE:
             raise
@@ -48,12 +61,12 @@ def check_writable(path: Path) -> None:
         path.unlink()
 
 
-def _write_beside(target: Path, data: bytes, mode: int) -> None:
+def _write_beside(target: Path, data: bytes, mode: int, opener: Callable[[str, int], int] | None) -> None:
     """mode: the existing file's, 0 if there is none."""
     beside = target.with_name(target.name + ".part")
     beside.unlink(missing_ok=True)  # left by a killed process
     try:
-        with open(beside, "xb") as file:
+        with open(beside, "xb", opener=opener) as file:
             if mode:
                 os.fchmod(file.fileno(), mode)
             file.write(data)

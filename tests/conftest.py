@@ -30,6 +30,9 @@ ACCOUNT_RESOURCES = (
     "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
 )
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+OUR_DEFINITION = "podgroups.scheduling.x-k8s.io"
+"""Deployed with gangsched: it stays where it was once made."""
 CLEAN_S = 30.0
 AT_ONCE = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
 
@@ -136,8 +139,9 @@ def found_jaeger(env: Mapping[str, str] | None = None) -> Jaeger:
 @pytest.fixture
 def fresh_cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     """The control plane with no pod, node or pod group left over when the test ends, however it ends; nor an
-    account, or a right that is not one of deploy/rbac.yaml's."""
+    account, a right that is not one of deploy/rbac.yaml's, or a kind that others define."""
     before = _accounts(control_plane)
+    defined = {*_definitions(control_plane), OUR_DEFINITION}
     yield control_plane
     if control_plane.apiserver is None or not control_plane.apiserver.running:
         control_plane.start_apiserver()
@@ -148,6 +152,24 @@ def fresh_cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     for path in sorted(_accounts(control_plane) - before):
         if not path.rsplit("/", 1)[1].startswith("gangsched"):
             control_plane.request("DELETE", path)
+    _undefine(control_plane, keep=defined)
+
+
+def _definitions(control_plane: ControlPlane) -> dict[str, bool]:
+    """Whether each CustomResourceDefinition is being deleted."""
+    items = control_plane.request("GET", DEFINITIONS)["items"]
+    return {item["metadata"]["name"]: "deletionTimestamp" in item["metadata"] for item in items}
+
+
+def _undefine(control_plane: ControlPlane, *, keep: set[str]) -> None:
+    """Deletes the other definitions and waits until they are gone: the next test may define them, too."""
+    deadline_s = time.monotonic() + CLEAN_S
+    while left := {name: going for name, going in _definitions(control_plane).items() if name not in keep}:
+        assert time.monotonic() < deadline_s, f"not gone after {CLEAN_S:.0f} s: {sorted(left)}"
+        for name, is_going in left.items():
+            if not is_going:
+                control_plane.request("DELETE", f"{DEFINITIONS}/{name}")
+        time.sleep(0.05)
 
 
 def _accounts(control_plane: ControlPlane) -> set[str]:

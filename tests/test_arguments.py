@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from gangsched.cli import _COMMANDS, _parser, main
+from gangsched.cli import _parser, main
+from gangsched.commands import COMMANDS
 
 
 def told(line: str, capsys: pytest.CaptureFixture[str]) -> str:
@@ -70,7 +71,7 @@ def test_a_slip_is_answered_with_what_is_nearest(
     assert told(line, capsys) == error
 
 
-@pytest.mark.parametrize("command", ["scheduler", "check-config", *_COMMANDS])
+@pytest.mark.parametrize("command", ["scheduler", "check-config", *COMMANDS])
 def test_no_command_leaves_a_flag_unsaid(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert told(f"{command} --hlep", capsys).endswith("there is no flag --hlep; did you mean --help?")
 
@@ -85,7 +86,7 @@ def test_the_plugin_of_kubectl_is_called_as_it_was_typed(
     assert told("quue", capsys) == "kubectl gangsched: error: there is no command 'quue'; did you mean queue?"
 
 
-@pytest.mark.parametrize("command", ["scheduler", "check-config", *_COMMANDS])
+@pytest.mark.parametrize("command", ["scheduler", "check-config", *COMMANDS])
 def test_each_command_says_what_it_does_and_what_it_is_given(command: str) -> None:
     whole = _parser([command])
     [commands] = [one for one in whole._actions if isinstance(one, argparse._SubParsersAction)]

@@ -69,6 +69,47 @@ def test_forbidden_eviction_is_reported_with_its_consequence(
         assert len(notes) == n_notes
 
 
+QUEUES = """---
+apiVersion: gangsched.io/v1
+kind: GangschedConfiguration
+queueing: {}
+fairness: {halfLife: 12h, compare: [nvidia.com/gpu, memory], reclaim: fair}
+queues:
+- name: research
+  share: 2
+  guaranteed: {nvidia.com/gpu: 64, cpu: 1500m}
+  limit: {nvidia.com/gpu: 128, memory: 1Ti}
+  queues:
+  - name: nlp
+    guaranteed: {nvidia.com/gpu: 32}
+    order: shortest
+    defaultWalltime: 24h
+    namespaces: [nlp, 'nlp-*']
+  - {name: cv, namespaces: [cv], bound: 9}
+- {name: rest, namespaces: ['*']}
+"""
+
+
+def test_the_tree_of_queues(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(FILE + QUEUES)
+    assert main(["check-config", str(file)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("queues"))
+    assert lines[first : first + 5] == [
+        "queues: shares by nvidia.com/gpu, memory; half of past use forgotten in 12h;"
+        " taken back: what is guaranteed, and fair shares",
+        "  research: share 2; guaranteed nvidia.com/gpu 64, cpu 1500m;"
+        " limit nvidia.com/gpu 128, memory 1024Gi",
+        "    nlp: share 1; guaranteed nvidia.com/gpu 32; namespaces nlp, nlp-*; order shortest;"
+        " walltime 24h where none is stated",
+        "    cv: share 1; namespaces cv; bound 9",
+        "  rest: share 1; namespaces *",
+    ]
+    file.write_text(FILE)
+    assert main(["check-config", str(file)]) == 0
+    assert "queues:" not in capsys.readouterr().out
+
+
 EXTENDERS = """
 extenders:
 - {urlPrefix: 'http://e:1/', filterVerb: f, prioritizeVerb: p, weight: 5, httpTimeout: 1s, ignorable: true,
@@ -163,3 +204,17 @@ def test_a_reader_that_has_seen_enough_is_no_mistake(file: Path) -> None:
         os.close(written)
     assert done.stderr == ""
     assert done.returncode == 141
+
+
+def test_what_the_environment_sets_is_shown_as_the_scheduler_would_have_it(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBE_MAX_PD_VOLS", "3")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://jaeger:4318")
+    assert main(["check-config", str(file), "-o", "json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    text = json.dumps(shown)
+    assert '"maxPdVolumes": 3' in text
+    assert '"maxPdVolumes": 0' not in text
+    assert "http://jaeger:4318/v1/traces" in text
+    assert "KUBE_MAX_PD_VOLS=3 sets maxPdVolumes of NodeVolumeLimits" in shown["notes"]

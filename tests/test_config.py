@@ -18,6 +18,7 @@ from gangsched.config import (
     default_config,
     parse_config,
 )
+from gangsched.config.queueing import QueueingSettings
 from gangsched.config.yaml_bounds import check_yaml
 from gangsched.errors import ConfigError
 from gangsched.flags import election_flags
@@ -28,6 +29,10 @@ from tests.support.yaml_bombs import BOMBS, refused
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 OURS = "---\napiVersion: gangsched.io/v1\nkind: GangschedConfiguration\n"
+
+
+BOUND = QueueingSettings(mode="budget", gangs_alone=True, writes_estimates=False)
+"""That of gangs: on by default."""
 
 
 def parse(body: str = "", ours: str | None = None) -> SchedulerConfig:
@@ -51,7 +56,7 @@ def at(body: str, point: str) -> list[str]:
 def test_an_empty_configuration_has_kube_schedulers_defaults() -> None:
     config = parse()
     inferred = {"default-scheduler": DEFAULT_INFERRED}
-    assert config.settings == Settings(infer_gangs=inferred)
+    assert config.settings == Settings(infer_gangs=inferred, queueing=BOUND)
     assert config.profiles[0].scheduler_name == "default-scheduler"
     assert config.notes == (
         "leaderElection.leaderElect is not set: it is false, in kube-scheduler true",
@@ -65,7 +70,7 @@ def test_an_empty_configuration_has_kube_schedulers_defaults() -> None:
 def test_the_example_file_is_valid_and_means_what_it_says() -> None:
     path = Path(__file__).parent.parent / "config" / "scheduler.yaml"
     config = parse_config(path.read_text(), source="scheduler.yaml", plugins=IN_TREE)
-    assert config.settings == Settings(infer_gangs={"gangsched": DEFAULT_INFERRED})
+    assert config.settings == Settings(infer_gangs={"gangsched": DEFAULT_INFERRED}, queueing=BOUND)
     assert config.notes == ()
     assert [one.scheduler_name for one in config.profiles] == ["gangsched"]
     assert config.profiles[0].args["NodeResourcesFit"].scoring_strategy.type == "MostAllocated"
@@ -86,7 +91,7 @@ def test_our_settings_are_read() -> None:
         + "Controller: g2\n",
     )
     expected = Settings("unwind", 5.0, 0.5, 60.0, "rack", "counts", False, "g2", 2.0, 20.0, 4)
-    assert replace(config.settings, infer_gangs={}) == expected
+    assert replace(config.settings, infer_gangs={}, queueing=None) == expected
 
 
 def test_nulls_are_as_good_as_nothing() -> None:
@@ -125,8 +130,6 @@ def test_what_does_nothing_here_is_noted() -> None:
         "profiles[0].percentageOfNodesToScore 0: all nodes are always scored; earlyStop has it count",
         "profiles[0].plugins.multiPoint.enabled[0]: DynamicResources is not there: "
         "pods with spec.resourceClaims are refused",
-        "profiles[0].plugins.multiPoint.enabled[1]: NodeDeclaredFeatures is not there: "
-        "a pod may reach a node whose kubelet lacks a feature that it needs, and be refused there",
     )
     assert config.profiles[0].plugins["preBind"] == ("VolumeBinding",)
     assert "DynamicResources" not in config.profiles[0].args
@@ -290,7 +293,7 @@ def test_args_are_decoded_with_defaults() -> None:
     [
         ("paralellism: 4", "paralellism", "unknown field; did you mean parallelism?"),
         ("zzz: 4", "zzz", "unknown field"),
-        ("parallelism: many", "parallelism", "expected int, got str"),
+        ("parallelism: many", "parallelism", "'many' is not a whole number"),
         ("parallelism: 0", "parallelism", "0 is not greater than 0"),
         ('extenders: [{urlPrefix: "https://a", tlsConfig: {caFile: "a\\0"}}]',
          "extenders[0].tlsConfig.caFile", "'a\\x00' has a character that no text here has"),
@@ -329,13 +332,14 @@ def test_args_are_decoded_with_defaults() -> None:
         ("extenders: [{urlPrefix: 'http://x', managedResources: [{name: cpu}]}]",
          "extenders[0].managedResources[0].name", "'cpu' is not the name of an extended resource"),
         ("extenders: [{urlPrefix: 'http://x', httpTimeout: 5}]", "extenders[0].httpTimeout",
-         "expected str, got int"),
+         '5 is not text; write "5", in quotes'),
         ("extenders: [{urlPrefix: 'http://x', tlsConfig: {caData: '!'}}]",
          "extenders[0].tlsConfig.caData", "is not base64"),
         ("extenders: [{urlPrefix: 'http://x', tlsConfig: {certFile: c}}]",
          "extenders[0].tlsConfig", "a certificate and its key are both needed, or neither"),
-        ("profiles: {}", "profiles", "expected array, got object"),
-        ("profiles: [{schedulerName: 1}]", "profiles[0].schedulerName", "expected str | null, got int"),
+        ("profiles: {}", "profiles", "is a mapping, not a list"),
+        ("profiles: [{schedulerName: 1}]", "profiles[0].schedulerName",
+         '1 is not text; write "1", in quotes'),
         ("profiles: [{}, {schedulerName: a}]", "profiles[0].schedulerName",
          "is required where there are several profiles"),
         ("profiles: [{schedulerName: a}, {schedulerName: a}]", "profiles[1].schedulerName",
@@ -414,7 +418,13 @@ NOT_A_NAME = "is not a name of 1 to 128 characters, as gangsched or example.com/
         ("settleSecond: 3", "settleSecond", "unknown field; did you mean settleSeconds?"),
         ("settleSeconds: 0", "settleSeconds", "0 is not greater than 0 and at most 86400"),
         ("settleSeconds: .nan", "settleSeconds", "nan is not greater than 0 and at most 86400"),
-        ("settleSeconds: 30s", "settleSeconds", "expected float, got str"),
+        ("settleSeconds: 30s", "settleSeconds", "'30s' is not a number; write 30, the number of seconds"),
+        ("settleSeconds: '30'", "settleSeconds", "'30' is not a number; write 30, without quotes"),
+        ("settleSeconds: [30]", "settleSeconds", "is a list, not a number"),
+        ("searchPlacements: 1.5", "searchPlacements", "1.5 is not a whole number"),
+        ("allowEviction: 'True'", "allowEviction",
+         "'True' is not true or false; write true, without quotes"),
+        ("topologyKey: 5", "topologyKey", '5 is not text; write "5", in quotes'),
         ("permitWaitSeconds: 901", "permitWaitSeconds", "901 is not greater than 0 and at most 900"),
         ("searchPlacements: -1", "searchPlacements", "-1 is not within 0..1000000"),
         ("searchVictims: 0", "searchVictims", "0 is not within 1..1000000"),
@@ -423,7 +433,7 @@ NOT_A_NAME = "is not a name of 1 to 128 characters, as gangsched or example.com/
         ("onPartialBind: complet", "onPartialBind",
          "'complet' is not one of complete, unwind; did you mean complete?"),
         ("invalidInventory: 3", "invalidInventory", "3 is not one of nothing, counts"),
-        ("allowEviction: sometimes", "allowEviction", "expected bool, got str"),
+        ("allowEviction: sometimes", "allowEviction", "'sometimes' is not true or false"),
         ("topologyKey: a b", "topologyKey", "'a b' is not a label key"),
         ("reportingController: ''", "reportingController", f"'' {NOT_A_NAME}"),
         ('reportingController: "a\\nb"', "reportingController", f"'a\\nb' {NOT_A_NAME}"),

@@ -123,13 +123,6 @@ def test_the_plugin_needs_queues() -> None:
         ("- {name: a, limit: {cpu: -1}, namespaces: [x]}", "queues[0].limit.cpu", "is less than 0"),
         ("- {name: a, limit: {cpu: much}, namespaces: [x]}", "queues[0].limit.cpu", "is not a quantity"),
         ("- {name: a, limit: {'a b': 1}, namespaces: [x]}", "queues[0].limit.a b", "is not the name of a"),
-        (
-            "- {name: a, order: shortest, namespaces: [x]}",
-            "queues[0].order",
-            "needs walltimes, which are off",
-        ),
-        ("- {name: a, defaultWalltime: 1h, namespaces: [x]}", "queues[0].defaultWalltime", "needs queueing"),
-        ("- {name: a, bound: 3, namespaces: [x]}", "queues[0].bound", "needs queueing"),
         ("- {name: a, bound: 0, namespaces: [x]}", "queues[0].bound", "0 is not auto or within 1..1000000"),
         ("- {name: a, queues: [{name: b, nmespaces: [y]}]}", "queues[0].queues[0].nmespaces", "namespaces?"),
     ],
@@ -139,6 +132,15 @@ def test_each_mistake_is_named_with_its_place(queues: str, path: str, said: str)
         settings_of(f"queues:\n{queues}\n")
     assert raised.value.path == path
     assert said in raised.value.message
+
+
+@pytest.mark.parametrize("field", ["order: shortest", "defaultWalltime: 1h", "bound: 3"])
+def test_what_needs_walltimes_is_refused_where_they_are_off(field: str) -> None:
+    own = f"queues: [{{name: a, {field}, namespaces: [x]}}]\n"
+    assert settings_of(own)[1].queues is not None
+    with pytest.raises(ConfigError, match="needs queueing, which is off") as raised:
+        settings_of(f"queueing: {{bound: {{mode: off}}}}\n{own}")
+    assert raised.value.path == f"queues[0].{field.partition(':')[0]}"
 
 
 def test_depth_and_number_are_bounded() -> None:
@@ -161,3 +163,59 @@ def test_fairness_needs_queues_and_sensible_values() -> None:
         with pytest.raises(ConfigError) as raised:
             settings_of(ours)
         assert raised.value.path == path
+
+
+GUARANTEED = (
+    "queues: [{name: a, guaranteed: {nvidia.com/gpu: 8}, namespaces: [x]}, {name: b, namespaces: [z]}]\n"
+)
+_LEFT = "what others have borrowed of a guarantee is got back only as their pods end"
+
+
+@pytest.mark.parametrize(
+    ("ours", "note"),
+    [
+        (GUARANTEED, ""),
+        (f"allowEviction: false\n{GUARANTEED}", f"queues: allowEviction is false, so {_LEFT}"),
+        (f"fairness: {{reclaim: never}}\n{GUARANTEED}", f"fairness.reclaim: never: {_LEFT}"),
+        (
+            GUARANTEED.replace("namespaces: [x]", "limit: {cpu: 0}, namespaces: [x]"),
+            "queue a: its limit of 0 cpu keeps out all pods that ask for cpu, whatever is guaranteed to it",
+        ),
+    ],
+)
+def test_a_guarantee_that_nothing_gives_back_is_noted(ours: str, note: str) -> None:
+    notes = settings_of(ours)[0].notes
+    assert (note in notes) if note else not any("guarantee" in one for one in notes)
+
+
+def test_a_profile_that_does_not_preempt_is_noted() -> None:
+    off = ", plugins: {postFilter: {disabled: [{name: DefaultPreemption}]}}"
+    notes = parse_config(KUBE % off + GUARANTEED, source="f.yaml", plugins=IN_TREE).notes
+    assert any("postFilter: DefaultPreemption is disabled" in one for one in notes)
+
+
+@pytest.mark.parametrize(
+    ("tree", "path"),
+    [
+        ("{name: a, limit: {cpu: 4}, guaranteed: {cpu: 8}, namespaces: [x]}", "queues[0].guaranteed.cpu"),
+        (
+            "{name: a, limit: {cpu: 4}, queues: [{name: b, guaranteed: {cpu: 8}, namespaces: [x]}]}",
+            "queues[0].guaranteed",
+        ),
+        (
+            "{name: a, limit: {cpu: 8}, guaranteed: {cpu: 8}, queues: ["
+            "{name: b, guaranteed: {cpu: 6}, namespaces: [x]}, "
+            "{name: c, guaranteed: {cpu: 6}, namespaces: [y]}]}",
+            "queues[0].guaranteed",
+        ),
+        (
+            "{name: a, limit: {cpu: 4}, guaranteed: {cpu: 8}, queues: [{name: b, guaranteed: {cpu: 8}, "
+            "queues: [{name: c, guaranteed: {cpu: 8}, namespaces: [x]}]}]}",
+            "queues[0].guaranteed.cpu",
+        ),
+    ],
+)
+def test_no_guarantee_is_above_a_limit_of_its_queue_or_of_one_above_it(tree: str, path: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        settings_of(f"queues: [{tree}]\n")
+    assert raised.value.path == path

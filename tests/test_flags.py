@@ -33,7 +33,7 @@ def test_an_interruption_while_the_command_is_read_is_one_line(
     def interrupted(name: str) -> object:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gangsched.cli.import_module", interrupted)
+    monkeypatch.setattr("gangsched.commands.import_module", interrupted)
     assert main(["explain", "gang/a"]) == 130
     assert capsys.readouterr().err == "gangsched: interrupted\n"
 
@@ -138,8 +138,9 @@ def test_a_taken_port_is_one_line_and_code_2(tmp_path: Path, capsys: pytest.Capt
         flags = [f"--kubeconfig={kubeconfig}", f"--secure-port={port}", "--bind-address=127.0.0.1"]
         assert main(["scheduler", *flags]) == 2
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith(
-        f"gangsched: --secure-port: cannot listen on 127.0.0.1 port {port}: Address already"
+    assert line == (
+        f"gangsched: --secure-port: cannot listen on 127.0.0.1 port {port}: Address already in use;"
+        " is another scheduler running? another port, or 0 for none"
     )
 
 
@@ -148,7 +149,8 @@ def test_the_volume_limit_comes_from_kube_schedulers_variable(value: str, limit:
     config = with_volume_limit(default_config(IN_TREE), {"KUBE_MAX_PD_VOLS": value})
     assert config.profiles[0].args["NodeVolumeLimits"].max_pd_volumes == limit
     noted = f"KUBE_MAX_PD_VOLS: {value!r} is not a whole number above 0, so it does not count"
-    assert config.notes == ((noted,) if value and not limit else ())
+    applied = f"KUBE_MAX_PD_VOLS={limit} sets maxPdVolumes of NodeVolumeLimits"
+    assert config.notes == ((applied if limit else noted,) if value else ())
 
 
 def test_a_profiles_own_volume_limit_goes_before_the_variable() -> None:

@@ -6,11 +6,14 @@ import errno
 import io
 import json
 import os
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
 
+from gangsched.cli import main
 from gangsched.logs import set_up_logs
 
 
@@ -77,3 +80,17 @@ def test_a_log_that_takes_no_lines_ends_nothing(number: int, in_write: bool) -> 
     file.number = 0
     log.info("last")
     assert [line.split()[-1] for line in file.getvalue().splitlines()] == ["first", "last"]
+
+
+def test_every_command_logs_to_stderr_in_one_form(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Not in structlog's own, on stdout among the answers."""
+    config = tmp_path / "config"
+    user = "users: [{name: u, user: {token: t}}]\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"
+    server = "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\ncurrent-context: c\n"
+    config.write_text(f"apiVersion: v1\nkind: Config\n{server}{user}")
+    structlog.reset_defaults()
+    assert main(["gangs", "--kubeconfig", str(config)]) == 1
+    structlog.get_logger("gangsched.test").warning("a line", of="doctor")
+    out = capfd.readouterr()
+    assert "a line" not in out.out
+    assert re.search(r"^[0-9:.]+ warning a line of=doctor$", out.err, re.MULTILINE), out.err

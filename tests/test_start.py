@@ -1,4 +1,4 @@
-"""What a plain scheduler loads before its first gang: each module costs the start CPU and memory."""
+"""What commands load: each module costs a scheduler's start CPU and memory, and whoever asks one time."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 KUBECONFIG = {
@@ -54,16 +55,12 @@ NOT_NEEDED = {
         f"gangsched.{room}"
         for room in (
             "agent",
-            "apiserver",
-            "bench",
             "certificates",
-            "controlplane",
-            "demo",
             "devices",
             "extenders",
+            "lab",
             "load",
             "shadow",
-            "sim",
             "telemetry.service",
             "telemetry.tracer",
             "web.server",
@@ -85,3 +82,17 @@ def test_a_plain_scheduler_loads_what_it_needs_and_no_more(tmp_path: Path) -> No
     loaded = set(done.stdout.split())
     assert {"gangsched.core.scheduler", "gangsched.kube.watch.reflector", "gangsched.plugins"} <= loaded
     assert sorted(loaded & NOT_NEEDED) == []
+
+
+@pytest.mark.parametrize("command", ["agent", "devices", "load", "queue", "queues", "top", "trace"])
+def test_a_command_that_decides_nothing_loads_nothing_of_the_core(command: str) -> None:
+    script = "import sys; from gangsched.cli import _parser; _parser(sys.argv[1:]); print(*sys.modules)"
+    root = Path(__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", script, command], capture_output=True, text=True, timeout=60, cwd=root
+    )
+    assert done.returncode == 0, done.stderr
+    loaded = done.stdout.split()
+    assert any(name.startswith("gangsched.") and name.endswith("command") for name in loaded)
+    unwanted = ("gangsched.core", "gangsched.plugins", "gangsched.lab")
+    assert [name for name in loaded if name.startswith(unwanted)] == []

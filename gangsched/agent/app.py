@@ -105,7 +105,8 @@ class AgentApp:
             else None
         )
         self._node_pods = NodePods()
-        self._handing = self._made_handing() if settings.plugins else None
+        reads_kubelet = settings.plugins or settings.kubelet.resources
+        self._handing = self._made_handing() if reads_kubelet else None
         self._n_events = 0
         self._news = anyio.Event()
 

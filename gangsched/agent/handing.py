@@ -35,7 +35,7 @@ _MAX_MISMATCHES = 64
 
 
 class Handing:
-    """All plugins of one node.
+    """All plugins of one node, and kubelet's own choices for other plugins' resources.
 
     said: called with the annotation's new value when it changes; record: takes an Event for the API server;
     listed: returns the node's live pods from the API server, None if it does not answer.
@@ -58,6 +58,7 @@ class Handing:
         self._servers = [
             PluginServer(plugin, self._kubelet, kubelet.device_plugins) for plugin in self.plugins.values()
         ]
+        self._resources: frozenset[str] = frozenset()
         self._planned = frozenset(one.resource for one in plugins if one.hand_off == "device-plugin")
         self._pods = pods
         self._said = said
@@ -79,8 +80,7 @@ class Handing:
         """Run until cancelled."""
         try:
             async with anyio.create_task_group() as everything:
-                if self._planned:
-                    everything.start_soon(self._read_on)
+                everything.start_soon(self._read_on)
                 everything.start_soon(self._tell)
                 # A plugin that lists nothing yet would make kubelet believe that its devices are gone.
                 await self._shown.wait()
@@ -91,6 +91,7 @@ class Handing:
 
     def show(self, listed: Listed) -> None:
         """Takes in the inventory as it is on the Node."""
+        self._resources = frozenset(listed)
         for resource, plugin in self.plugins.items():
             plugin.show(listed.get(resource, {}).values())
         self._shown.set()
@@ -182,7 +183,8 @@ class Handing:
             return
         self._strange_since_s = None
         self._say("")
-        self._said(report(self._planned, given, pods, self._memory.had(self._pods.ended())))
+        had = self._memory.had(self._pods.ended())
+        self._said(report(self._planned, given, pods, had, self._resources))
 
     async def _tell(self) -> None:
         """Record one Event for each container that got no devices."""

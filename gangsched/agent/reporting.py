@@ -22,21 +22,27 @@ def report(
     given: Given,
     pods: Iterable[PlannedPod],
     ended: Iterable[tuple[PlannedPod, Sets]] = (),
+    listed: Collection[str] = (),
 ) -> str:
     """Builds the annotation's value: for `resources`, what live `pods` have, and what some ended pods had.
+
+    listed: other resources that the Node lists; of these, what kubelet chose for pods that have no plan.
 
     A pod that kubelet is still admitting is left out: the scheduler treats listed pods as admitted, and would
     replan the rest of its devices. An ended pod is listed if its annotation still differs from what it had.
     """
-    said = []
+    said, others, rest = [], [], {*listed} - {*resources}
     for pod in pods:
+        unplanned = rest.difference(*pod.planned.values())
+        if pod.has_started and (chosen := _of(unplanned, given.get(pod.key, NOTHING))):
+            others.append(_told(pod, chosen))
         if not pod.has_started and not is_served(pod, given):
             continue
         containers = _of(resources, given.get(pod.key, NOTHING))
         if containers:
             said.append(_told(pod, containers))
     late = [_told(pod, _of(resources, had)) for pod, had in ended if _was_exchanged(resources, pod, had)]
-    return report_annotation(resources, said, late)
+    return report_annotation(resources, said, late, others)
 
 
 def _of(resources: Collection[str], sets: Sets) -> dict[str, dict[str, tuple[str, ...]]]:

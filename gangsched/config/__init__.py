@@ -26,13 +26,13 @@ from gangsched.config.documents import (
 )
 from gangsched.config.election import LeaderElectionSettings, resolve_election
 from gangsched.config.extenders import ExtenderConfig, resolve_extenders
-from gangsched.config.foreign import resolve_foreign
+from gangsched.config.foreign import resolve_classes, resolve_foreign
 from gangsched.config.inferring import resolve_inferred
 from gangsched.config.managed import without_managed
 from gangsched.config.packing import resolve_packing
 from gangsched.config.profiles import PluginInfo, ProfileConfig, resolve
 from gangsched.config.queueing import EVICT, YIELD, YIELDS, QueueingSettings, resolve_queueing
-from gangsched.config.queues import QueuesSettings, resolve_queues, with_fairness
+from gangsched.config.queues import QueuesSettings, note_lost_guarantees, resolve_queues, with_fairness
 from gangsched.config.recording import RecordSettings, resolve_record
 from gangsched.config.strict import decode, nearest, read_documents
 from gangsched.config.tracing import TracingSettings, resolve_tracing
@@ -57,24 +57,24 @@ _NO_FLAGS: Mapping[str, str | bool] = {}
 class Settings(msgspec.Struct, frozen=True):
     """Settings of gang scheduling, for all profiles.
 
-    on_partial_bind: what happens to a partly bound gang when a bind fails for good; settle_s: how long it may
-    stay partly bound. permit_wait_s: WaitOnPermit's timeout if neither group nor plugin sets one.
-    hook_timeout_s: the limit of a plugin's Permit, PreBind, Bind or PostBind at the edge. plugin_budget_s:
-    how long an out-of-tree plugin may block the scheduler in one turn. topology_key: the node label that
+    on_partial_bind: what happens to a partly bound gang when a bind fails for good; settle_s: how long it
+    may stay partly bound. recover_within_s: how long one that has lost members may lack them; 0: for ever.
+    permit_wait_s: WaitOnPermit's timeout by default. hook_timeout_s: the limit of a plugin's hook at the
+    edge. plugin_budget_s: how long an out-of-tree plugin may block a turn. topology_key: the node label that
     names a rack. ties: which of equally good nodes a lone pod gets. invalid_inventory: what a node with an
     unreadable inventory offers. allow_eviction: half-bound gangs may be unwound by evicting bound pods.
     fence: binds are listed before they are sent, so that those of a former leader are harmless
     (kube.election.fence). tells_victims: report the victims that preemption would choose if it may not evict
-    (shadow mode). parallelism: binds in flight at once.
-    search_placements: how many placements beyond one for each member may be tried before a gang is reported
-    as not fitting. search_victims: how often one search for victims may compute a node's capacity. devices:
-    config.devices. nodes_to_score: percentage of the nodes considered for a lone pod, by profile (0: by the
-    cluster's size); without any, all of them. infer_gangs: which controllers' pods are gangs without stating
-    it, by profile (model.owners), in the order of checking. foreign_markers: by profile, what happens to pods
-    and groups that request what only another system does: WARN or IGNORE, else REFUSE (config.foreign).
-    packing_weights: the weight of packing among the scores, by profile (config.packing); gangs of other
-    profiles are packed first. queueing: read walltimes and count passes (config.queueing); None: neither.
-    queues: the tree (config.queues); None: no queues.
+    (shadow mode). parallelism: binds in flight at once. search_placements: how many placements beyond one
+    for each member may be tried before a gang is reported as not fitting. search_victims: how often one
+    search for victims may compute a node's capacity. devices: config.devices. nodes_to_score: percentage of
+    the nodes considered for a lone pod, by profile (0: by the cluster's size); without any, all of them.
+    infer_gangs: which controllers' pods are gangs without stating it, by profile (model.owners), in the
+    order of checking. foreign_markers: by profile, what happens to pods and groups that request what only
+    another system does: WARN or IGNORE, else REFUSE (config.foreign). pod_group_classes: the PriorityClasses
+    that count on a PodGroup as they do on a pod. packing_weights: the weight of packing among the scores, by
+    profile (config.packing); gangs of other profiles are packed first. queueing: read walltimes and count
+    passes (config.queueing); None: neither. queues: the tree (config.queues); None: no queues.
     """
 
     on_partial_bind: Literal["complete", "unwind"] = "complete"
@@ -98,10 +98,12 @@ class Settings(msgspec.Struct, frozen=True):
     fence: bool = False
     infer_gangs: Mapping[str, tuple[str, ...]] = {}
     foreign_markers: Mapping[str, str] = {}
+    pod_group_classes: frozenset[str] = frozenset()
     packing_weights: Mapping[str, int] = {}
     ties: Literal["random", "roundRobin"] = "random"
     queueing: QueueingSettings | None = None
     queues: QueuesSettings | None = None
+    recover_within_s: float = 0.0
 
     @property
     def evicts_for_claims(self) -> bool:
@@ -225,6 +227,7 @@ def _assemble(
     settings = Settings(
         on_partial_bind=ours.on_partial_bind,
         settle_s=ours.settle_seconds,
+        recover_within_s=ours.recover_within_seconds,
         permit_wait_s=ours.permit_wait_seconds,
         hook_timeout_s=ours.hook_timeout_seconds,
         plugin_budget_s=ours.plugin_budget_seconds,
@@ -258,6 +261,7 @@ def _assemble(
     profiles = with_required(profiles, settings.devices)
     queues = resolve_queues(ours)
     profiles = with_fairness(profiles, queues, plugins, notes)
+    note_lost_guarantees(profiles, queues, notes, may_evict=settings.allow_eviction)
     to_score = _nodes_to_score(kube, ours, (profile.scheduler_name for profile in profiles))
     names = [profile.scheduler_name for profile in profiles]
     settings = msgspec.structs.replace(
@@ -265,6 +269,7 @@ def _assemble(
         nodes_to_score=to_score,
         infer_gangs=resolve_inferred(ours, names),
         foreign_markers=resolve_foreign(ours, names),
+        pod_group_classes=resolve_classes(ours),
         packing_weights=resolve_packing(ours, names),
         queueing=resolve_queueing(ours, names),
         queues=queues,
@@ -362,6 +367,7 @@ def _nodes_to_score(kube: KubeDocument, ours: OurDocument, names: Iterable[str])
 def _check_ours(ours: OurDocument) -> None:
     for name, value, most in (
         ("settleSeconds", ours.settle_seconds, _MAX_SECONDS),
+        ("recoverWithinSeconds", ours.recover_within_seconds or 1.0, _MAX_SECONDS),
         ("permitWaitSeconds", ours.permit_wait_seconds, _MAX_PERMIT_WAIT_S),
         ("hookTimeoutSeconds", ours.hook_timeout_seconds, _MAX_PERMIT_WAIT_S),
         ("pluginBudgetSeconds", ours.plugin_budget_seconds, _MAX_BUDGET_S),

@@ -54,11 +54,6 @@ ABSENT = {
             DynamicResourcesArgs,
         ),
         Absent(
-            "NodeDeclaredFeatures",
-            _FILTERS,
-            "a pod may reach a node whose kubelet lacks a feature that it needs, and be refused there",
-        ),
-        Absent(
             "DeferredPodScheduling",
             (*_FILTERS, "permit"),
             "nothing is deferred",

@@ -13,9 +13,12 @@ import msgspec
 
 from gangsched.config import ExtenderConfig, SchedulerConfig
 from gangsched.config.absent import ABSENT
+from gangsched.config.durations import told_duration
 from gangsched.config.effective import effective_documents
 from gangsched.config.profiles import PluginInfo, ProfileConfig
+from gangsched.config.queues import QueueConfig
 from gangsched.model.printable import one_line
+from gangsched.model.resources import told_amount
 
 # Points whose plugins have weights.
 _WEIGHED = "score"
@@ -38,6 +41,7 @@ def resolved_text(config: SchedulerConfig, known: Mapping[str, PluginInfo]) -> s
     for profile in config.profiles:
         lines += _profile_lines(profile)
     lines += [_extender_line(one) for one in config.extenders]
+    lines += _queue_lines(config)
     lines += [f"not there: {name}: {one.instead}" for name, one in _absent(known)]
     return "\n".join(map(one_line, lines))
 
@@ -86,6 +90,47 @@ def _extender_line(one: ExtenderConfig) -> str:
     managed = ", ".join(resource.name for resource in one.managed) or "every pod"
     down = "left out" if one.ignorable else "its pods wait"
     return f"extender {one.url}: {verbs or 'asked nothing'}; for {managed}; {one.timeout_s:g} s, then {down}"
+
+
+def _queue_lines(config: SchedulerConfig) -> Iterator[str]:
+    """Yields the tree of queues, each below the one that it is a part of."""
+    settings = config.settings.queues
+    if settings is None:
+        return
+    half_life = (
+        f"half of past use forgotten in {told_duration(settings.half_life_s)}" if settings.half_life_s else ""
+    )
+    taken_back = {
+        "guaranteed": "what is guaranteed",
+        "fair": "what is guaranteed, and fair shares",
+        "never": "nothing",
+    }
+    told = [
+        f"shares by {', '.join(settings.compare)}",
+        half_life,
+        f"taken back: {taken_back[settings.reclaim]}",
+    ]
+    yield f"queues: {'; '.join(filter(None, told))}"
+    depths = {"": 0}
+    for queue in settings.queues:
+        depths[queue.name] = depth = depths[queue.parent] + 1
+        yield f"{'  ' * depth}{queue.name}: {'; '.join(_queue_words(queue))}"
+
+
+def _queue_words(queue: QueueConfig) -> Iterator[str]:
+    yield f"share {queue.share:g}"
+    for word, amounts in (("guaranteed", queue.guaranteed), ("limit", queue.limit)):
+        if amounts:
+            told = (f"{name} {told_amount(name, amount)}" for name, amount in amounts.items())
+            yield f"{word} {', '.join(told)}"
+    if queue.namespaces:
+        yield f"namespaces {', '.join(queue.namespaces)}"
+    if queue.order != "fifo":
+        yield f"order {queue.order}"
+    if queue.default_walltime_s is not None:
+        yield f"walltime {told_duration(queue.default_walltime_s)} where none is stated"
+    if queue.bound is not None:
+        yield f"bound {queue.bound}"
 
 
 def _args(profile: ProfileConfig) -> Iterator[tuple[str, Any]]:

@@ -157,7 +157,8 @@ class Bound(_Document, frozen=True):
     """Meanings: config.queueing.QueueingSettings."""
 
     groups: int | Literal["auto"] = "auto"
-    mode: Literal["shadow", "hard", "budget"] = "shadow"
+    mode: Literal["off", "shadow", "hard", "budget"] | None = None
+    protects: Literal["gangs", "all"] | None = None
     idle_percent: int | None = None
 
 
@@ -167,6 +168,7 @@ class Queueing(_Document, frozen=True):
     bound: Bound = Bound()
     default_walltime: str = ""
     on_overrun: Literal["none", "yield", "evict"] | None = None
+    estimates: Literal["asked", "written"] | None = None
 
 
 class Fairness(_Document, frozen=True):
@@ -176,6 +178,7 @@ class Fairness(_Document, frozen=True):
     compare: tuple[str, ...] = ("nvidia.com/gpu", "cpu", "memory")
     other_queues: Literal["ignore", "read"] = "ignore"
     reclaim: Literal["guaranteed", "fair", "never"] = "guaranteed"
+    kueue_admission: Literal["ignore", "passesLimits"] = "ignore"
 
 
 class QueueDocument(_Document, frozen=True):
@@ -215,6 +218,7 @@ class OurDocument(_Document, frozen=True):
     kind: str = OUR_KIND
     on_partial_bind: Literal["complete", "unwind"] = "complete"
     settle_seconds: float = 30.0
+    recover_within_seconds: float = 0.0
     permit_wait_seconds: float = 60.0
     hook_timeout_seconds: float = 30.0
     plugin_budget_seconds: float = 1.0
@@ -230,6 +234,7 @@ class OurDocument(_Document, frozen=True):
     reporting_controller: str = "gangsched"
     infer_gangs: tuple[Inferred, ...] = ("JobSet", "LeaderWorkerSet", "RayCluster", "Kueue")
     foreign_markers: ForeignMarkers = "refuse"
+    pod_group_priority_classes: tuple[str, ...] = ()
     packing: Packing = Packing()
     profiles: tuple[ProfileOptions, ...] = ()
     queueing: Queueing | None = None

@@ -16,7 +16,7 @@ from gangsched.config.durations import duration_text
 from gangsched.config.extenders import effective_extender
 from gangsched.config.foreign import REFUSE
 from gangsched.config.profiles import ProfileConfig
-from gangsched.config.queueing import AUTO, BUDGET, EVICT, SHADOW, effective_walltime
+from gangsched.config.queueing import AUTO, BUDGET, EVICT, OFF, SHADOW, effective_walltime
 from gangsched.config.queues import effective_queues
 from gangsched.config.recording import effective_record
 from gangsched.config.tracing import effective_tracing
@@ -83,7 +83,11 @@ def _by_profile(config: SchedulerConfig) -> Document:
         for name, mine in options.items()
         if mine != first
     ]
-    return {**{key: value for key, value in first.items() if key != _WALLTIME}, "profiles": own}
+    return {
+        **{key: value for key, value in first.items() if key != _WALLTIME},
+        "podGroupPriorityClasses": sorted(settings.pod_group_classes),
+        "profiles": own,
+    }
 
 
 _WALLTIME = "defaultWalltime"
@@ -98,14 +102,17 @@ def _walltime(settings: Settings, name: str) -> Document:
 def _queueing(config: SchedulerConfig) -> Document:
     known = config.settings.queueing
     if known is None:
-        return {}
+        return {"queueing": {"bound": {"mode": OFF}}}
+    protects = "gangs" if known.gangs_alone else "all"
     bound: Document = {"groups": AUTO if known.bound is None else known.bound, "mode": known.mode}
+    bound["protects"] = protects
     if known.mode == BUDGET:
         bound["idlePercent"] = round(known.idle_share * 100)
     walltime = effective_walltime(known, config.profiles[0].scheduler_name)
     is_said = known.mode != SHADOW or known.on_overrun == EVICT
     yields = {"onOverrun": known.on_overrun} if is_said else {}
-    return {"queueing": {"bound": bound, _WALLTIME: walltime, **yields}}
+    estimates = "written" if known.writes_estimates else "asked"
+    return {"queueing": {"bound": bound, _WALLTIME: walltime, **yields, "estimates": estimates}}
 
 
 def _profile(profile: ProfileConfig, percentage: int | None) -> Document:
@@ -133,6 +140,7 @@ def _ours(config: SchedulerConfig) -> Document:
         "kind": OUR_KIND,
         "onPartialBind": settings.on_partial_bind,
         "settleSeconds": settings.settle_s,
+        "recoverWithinSeconds": settings.recover_within_s,
         "permitWaitSeconds": settings.permit_wait_s,
         "hookTimeoutSeconds": settings.hook_timeout_s,
         "pluginBudgetSeconds": settings.plugin_budget_s,

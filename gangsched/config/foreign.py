@@ -1,4 +1,4 @@
-"""What to do with unsupported marks of other systems, by profile. Called by config only."""
+"""What other systems' words count for: unsupported marks, by profile; PodGroups' classes. For config only."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from collections.abc import Collection, Mapping
 from gangsched.config.documents import OurDocument
 from gangsched.config.strict import nearest
 from gangsched.errors import ConfigError
+from gangsched.model.names import is_subdomain
 
 REFUSE, WARN, IGNORE = "refuse", "warn", "ignore"
+# A cluster has a dozen classes; each name is compared whenever a PodGroup changes.
+_MAX_CLASSES = 100
 
 
 def resolve_foreign(ours: OurDocument, names: Collection[str]) -> Mapping[str, str]:
@@ -25,3 +28,14 @@ def resolve_foreign(ours: OurDocument, names: Collection[str]) -> Mapping[str, s
         if profile.foreign_markers is not None:
             found[name] = profile.foreign_markers
     return {name: one for name, one in found.items() if one != REFUSE}
+
+
+def resolve_classes(ours: OurDocument) -> frozenset[str]:
+    """Returns the PriorityClasses that count where a PodGroup names them. Raises: ConfigError."""
+    names, field = ours.pod_group_priority_classes, "podGroupPriorityClasses"
+    if len(names) > _MAX_CLASSES:
+        raise ConfigError(f"{len(names)} classes, at most {_MAX_CLASSES}", path=field)
+    for i, name in enumerate(names):
+        if not is_subdomain(name):
+            raise ConfigError(f"{name[:80]!r} is not the name of a PriorityClass", path=f"{field}[{i}]")
+    return frozenset(names)

@@ -7,15 +7,18 @@ from typing import Literal
 
 import msgspec
 
-from gangsched.config.documents import Bound, OurDocument
+from gangsched.config.documents import Bound, OurDocument, Queueing
 from gangsched.config.durations import duration_s, duration_text
 from gangsched.errors import ConfigError
 
 AUTO = "auto"
-SHADOW, BUDGET = "shadow", "budget"
+OFF, SHADOW, BUDGET = "off", "shadow", "budget"
+DEFAULT_MODE: Literal["budget"] = "budget"
+"""Costs least where no walltimes are stated: docs/queueing.md has the figures."""
 YIELD, EVICT = "yield", "evict"
 YIELDS = (YIELD, EVICT)
 """Values of onOverrun that allow evicting pods past their stated walltime for a claim."""
+NEEDS = "needs queueing, which is off: queueing.bound.mode is off"
 _MAX_BOUND = 1_000_000
 _IDLE_PERCENT = 10
 _MAX_WALLTIME_S = 10 * 366 * 86_400.0
@@ -27,7 +30,9 @@ class QueueingSettings(msgspec.Struct, frozen=True):
     passes are only counted and reported; hard: at its bound a group gets a claim (core.queueing.claims);
     budget: it gets one once the claim leaves no more idle than allowed, idle_share of the cluster
     (core.queueing.idle_budget). on_overrun: yield: pods past their stated walltime may be evicted for a claim
-    (core.groups.overrun); evict: also if no group waits (core.groups.walltime_evictions).
+    (core.groups.overrun); evict: also if no group waits (core.groups.walltime_evictions). gangs_alone: lone
+    pods are neither counted nor get claims, so among themselves they start as in kube-scheduler.
+    writes_estimates: estimated starts go to PodGroups and messages; else they are made only when asked for.
     """
 
     bound: int | None = None
@@ -35,17 +40,21 @@ class QueueingSettings(msgspec.Struct, frozen=True):
     mode: Literal["shadow", "hard", "budget"] = "shadow"
     idle_share: float = _IDLE_PERCENT / 100
     on_overrun: Literal["none", "yield", "evict"] = "none"
+    gangs_alone: bool = False
+    writes_estimates: bool = True
+
+
+def is_on(ours: OurDocument) -> bool:
+    """Whether walltimes are read and passes counted: they are, unless the file says `off`."""
+    return ours.queueing is None or ours.queueing.bound.mode != OFF
 
 
 def resolve_queueing(ours: OurDocument, names: Collection[str]) -> QueueingSettings | None:
-    """Returns None if the file has no `queueing`: nothing is then read or counted. Raises: ConfigError."""
-    written = ours.queueing
+    """Returns None if the bound's mode is `off`: nothing is then read or counted. Raises: ConfigError."""
+    written = ours.queueing or Queueing()
     own = {one.scheduler_name: one.default_walltime for one in ours.profiles}
-    if written is None:
-        for i, one in enumerate(ours.profiles):
-            if one.default_walltime is not None:
-                path = f"profiles[{i}].defaultWalltime"
-                raise ConfigError("needs queueing, which is off: write queueing: {}", path=path)
+    if written.bound.mode == "off":
+        _check_off(ours, written)
         return None
     groups = written.bound.groups
     check_bound(groups, "queueing.bound.groups")
@@ -59,11 +68,39 @@ def resolve_queueing(ours: OurDocument, names: Collection[str]) -> QueueingSetti
         if default_s:
             defaults[name] = default_s
     bound = groups if isinstance(groups, int) else None
-    mode, on_overrun = written.bound.mode, written.on_overrun
+    mode, on_overrun, protects = written.bound.mode, written.on_overrun, written.bound.protects
+    gangs_alone = mode is None if protects is None else protects == "gangs"
+    mode = mode or DEFAULT_MODE
+    is_written = ours.queueing is not None
+    writes_estimates = is_written if written.estimates is None else written.estimates == "written"
     if on_overrun in ("none", "yield") and mode == SHADOW:
         path = "queueing.onOverrun"
         raise ConfigError("needs claims, for which somebody may yield: bound.mode hard or budget", path=path)
-    return QueueingSettings(bound, defaults, mode, _idle_share(written.bound), on_overrun or "none")
+    return QueueingSettings(
+        bound,
+        defaults,
+        mode,
+        _idle_share(written.bound),
+        on_overrun or "none",
+        gangs_alone,
+        writes_estimates,
+    )
+
+
+def _check_off(ours: OurDocument, written: Queueing) -> None:
+    """Raises: ConfigError."""
+    needs = [
+        ("queueing.bound.groups", written.bound.groups != AUTO),
+        ("queueing.bound.protects", written.bound.protects is not None),
+        ("queueing.bound.idlePercent", written.bound.idle_percent is not None),
+        ("queueing.defaultWalltime", bool(written.default_walltime)),
+        ("queueing.onOverrun", written.on_overrun is not None),
+        ("queueing.estimates", written.estimates is not None),
+        *((f"profiles[{i}].defaultWalltime", one.default_walltime) for i, one in enumerate(ours.profiles)),
+    ]
+    for path, is_said in needs:
+        if is_said:
+            raise ConfigError(NEEDS, path=path)
 
 
 def check_bound(groups: int | str | None, path: str) -> None:
@@ -76,7 +113,7 @@ def _idle_share(bound: Bound) -> float:
     percent, path = bound.idle_percent, "queueing.bound.idlePercent"
     if percent is None:
         return _IDLE_PERCENT / 100
-    if bound.mode != BUDGET:
+    if bound.mode not in (None, BUDGET):
         raise ConfigError(f"needs mode: {BUDGET}; with mode: {bound.mode} nothing is budgeted", path=path)
     if not 1 <= percent <= 100:
         raise ConfigError(f"{percent} is not within 1..100", path=path)

@@ -16,7 +16,7 @@ import msgspec
 from gangsched.config.documents import OurDocument, QueueDocument
 from gangsched.config.durations import duration_s, duration_text
 from gangsched.config.profiles import ProfileConfig
-from gangsched.config.queueing import check_bound
+from gangsched.config.queueing import NEEDS, check_bound, is_on
 from gangsched.config.strict import decode, join
 from gangsched.errors import ConfigError, ParseError
 from gangsched.model.names import is_qualified_name
@@ -25,6 +25,7 @@ from gangsched.model.resources import CPU, parse_quantities, told_amount
 FAIRNESS = "Fairness"
 """The plugin that `queues` enables in every profile."""
 _BY_PRIORITY = "PrioritySort"
+_PREEMPTION = "DefaultPreemption"
 MAX_DEPTH = 8
 MAX_QUEUES = 1_000
 MAX_NAMESPACES = 10_000
@@ -60,7 +61,7 @@ class QueuesSettings(msgspec.Struct, frozen=True):
     half_life_s: of past usage, for a queue's decayed share; 0: only current usage counts. compare: resources;
     a queue's share is the largest of its parts of them in the cluster. reads_others: other systems' queue
     labels count too. reclaim: whether pods are evicted for another queue's guaranteed resources, also for its
-    fair share, or for neither.
+    fair share, or for neither. by_kueue: what Kueue has admitted does not count in limits.
     """
 
     queues: tuple[QueueConfig, ...]
@@ -68,6 +69,7 @@ class QueuesSettings(msgspec.Struct, frozen=True):
     compare: tuple[str, ...] = ("nvidia.com/gpu", "cpu", "memory")
     reads_others: bool = False
     reclaim: Literal["guaranteed", "fair", "never"] = "guaranteed"
+    by_kueue: bool = False
 
 
 def resolve_queues(ours: OurDocument) -> QueuesSettings | None:
@@ -76,7 +78,7 @@ def resolve_queues(ours: OurDocument) -> QueuesSettings | None:
         if ours.fairness is not None:
             raise ConfigError("needs queues, of which there are none", path="fairness")
         return None
-    found = _Found(has_walltimes=ours.queueing is not None)
+    found = _Found(has_walltimes=is_on(ours))
     for i, written in enumerate(ours.queues):
         found.add(written, None, f"queues[{i}]", 1)
     said = ours.fairness
@@ -91,7 +93,10 @@ def resolve_queues(ours: OurDocument) -> QueuesSettings | None:
     for i, resource in enumerate(said.compare):
         _check_resource(resource, f"fairness.compare[{i}]")
     reads_others = said.other_queues == "read"
-    return QueuesSettings(tuple(found.queues), half_life_s, said.compare, reads_others, said.reclaim)
+    by_kueue = said.kueue_admission == "passesLimits"
+    return QueuesSettings(
+        tuple(found.queues), half_life_s, said.compare, reads_others, said.reclaim, by_kueue
+    )
 
 
 def with_fairness(
@@ -105,6 +110,8 @@ def with_fairness(
     It takes PrioritySort's place; another QueueSort, chosen in the file, stays. Raises: ConfigError.
     """
     found = []
+    if settings is not None and settings.by_kueue and not any(one.limit for one in settings.queues):
+        notes.append("fairness.kueueAdmission: passesLimits: no queue has a limit, so it has no effect")
     for i, profile in enumerate(profiles):
         sorts, gates = profile.plugins["queueSort"], profile.plugins["preEnqueue"]
         if settings is None and FAIRNESS in (*sorts, *gates):
@@ -123,6 +130,37 @@ def with_fairness(
             profile = msgspec.structs.replace(profile, plugins=plugins)
         found.append(profile)
     return tuple(found)
+
+
+def note_lost_guarantees(
+    profiles: Sequence[ProfileConfig],
+    settings: QueuesSettings | None,
+    notes: list[str],
+    *,
+    may_evict: bool,
+) -> None:
+    """Notes guarantees that nothing gives back once others have borrowed them."""
+    if settings is None or not any(one.guaranteed for one in settings.queues):
+        return
+    left = "what others have borrowed of a guarantee is got back only as their pods end"
+    if not may_evict:
+        notes.append(f"queues: allowEviction is false, so {left}")
+    elif settings.reclaim == "never":
+        notes.append(f"fairness.reclaim: never: {left}")
+    else:
+        notes += [
+            f"profiles[{i}].plugins.postFilter: {_PREEMPTION} is disabled, so for pods of"
+            f" {one.scheduler_name} {left}"
+            for i, one in enumerate(profiles)
+            if _PREEMPTION not in one.plugins["postFilter"]
+        ]
+    for queue in settings.queues:
+        for resource, limit in queue.limit.items():
+            if not limit and queue.guaranteed:
+                notes.append(
+                    f"queue {queue.name}: its limit of 0 {resource} keeps out all pods that ask for"
+                    f" {resource}, whatever is guaranteed to it"
+                )
 
 
 class _Found:
@@ -150,10 +188,10 @@ class _Found:
         )
         check_bound(written.bound, join(path, "bound"))
         if written.bound is not None and not self._has_walltimes:
-            raise ConfigError("needs queueing, which is off: write queueing: {}", path=join(path, "bound"))
+            raise ConfigError(NEEDS, path=join(path, "bound"))
         _check_amounts(queue, path)
         if written.order != "fifo" and not self._has_walltimes:
-            raise ConfigError("needs walltimes, which are off: write queueing: {}", path=join(path, "order"))
+            raise ConfigError(NEEDS, path=join(path, "order"))
         self.queues.append(queue)
         children = []
         for i, one in enumerate(written.queues):
@@ -202,7 +240,7 @@ class _Found:
             limit = f"{_MAX_WALLTIME_S / 3600:g}h"
             raise ConfigError(f"{text!r} is not longer than 0 and at most {limit}", path=path)
         if not self._has_walltimes:
-            raise ConfigError("needs queueing, which is off: write queueing: {}", path=path)
+            raise ConfigError(NEEDS, path=path)
         return seconds
 
 
@@ -280,5 +318,6 @@ def effective_queues(settings: QueuesSettings | None) -> dict[str, Any]:
         "compare": list(settings.compare),
         "otherQueues": "read" if settings.reads_others else "ignore",
         "reclaim": settings.reclaim,
+        "kueueAdmission": "passesLimits" if settings.by_kueue else "ignore",
     }
     return {"fairness": fairness, "queues": top}

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 import msgspec
 import yaml
 
+from gangsched.config.durations import duration_s
 from gangsched.config.yaml_bounds import check_yaml
 from gangsched.errors import ConfigError
 
@@ -22,6 +23,20 @@ T = TypeVar("T")
 MAX_CHARACTERS = 1_000_000
 # An Args class's own check may begin its message with the place: `a.b[0]: what is wrong`.
 _PLACE = re.compile(r"(?s)([a-z]\w*(?:\[\d+\]|\.\w+)*): (.*)")
+_WRONG_TYPE = re.compile(r"Expected `([a-z]+(?: \| [a-z]+)*)`, got `[a-z]+`")
+_STEP = re.compile(r"\.([^.\[\]]+)|\[([0-9]+|\.\.\.)\]")
+_NUMBER = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,9})?")
+_TRUE_OR_FALSE = "true or false"
+_KINDS = {
+    "float": "a number",
+    "int": "a whole number",
+    "bool": _TRUE_OR_FALSE,
+    "str": "text",
+    "array": "a list",
+    "object": "a mapping",
+}
+_UNKNOWN = object()
+_MAX_SHOWN = 80
 _MSGSPEC_PATH = re.compile(r"(?s)(.*?)(?: - at `(?:key in )?\$(.*)`)?")
 
 
@@ -100,9 +115,55 @@ def decode(kind: type[T], value: object, path: str) -> T:
         inner = _PLACE.fullmatch(message) if isinstance(error.__cause__, ValueError) else None
         if inner:
             where, message = join(where, inner[1]), inner[2]
+        elif (wrong := _WRONG_TYPE.fullmatch(message)) is not None:
+            message = _wrong_type(wrong[1], _at(clean, place or ""), where)
         raise ConfigError(_lower_first(message), path=where) from None
     except UnicodeEncodeError:  # JSON can contain a lone surrogate: "\\ud800"
         raise ConfigError("a text in it has half of a character", path=path) from None
+
+
+def _at(value: object, place: str) -> object:
+    """Returns the value at a place such as `.a[0].b`; `place` itself where it names no single value."""
+    for name, index in _STEP.findall(place):
+        if isinstance(value, dict) and name in value:
+            value = value[name]
+        elif isinstance(value, list) and index and int(index) < len(value):
+            value = value[int(index)]
+        else:
+            return _UNKNOWN
+    return value
+
+
+def _wrong_type(wanted: str, value: object, where: str) -> str:
+    """Says what the value is not, and what to write where that is plain."""
+    kinds = [_KINDS.get(one, one) for one in wanted.replace("`", "").split(" | ") if one != "null"]
+    kind = " or ".join(dict.fromkeys(kinds))
+    if value is _UNKNOWN:
+        return f"is not {kind}"
+    if isinstance(value, dict | list):
+        return f"is {'a mapping' if isinstance(value, dict) else 'a list'}, not {kind}"
+    shown = "null" if value is None else str(value).lower() if isinstance(value, bool) else f"{value!r}"
+    shown = shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}…"
+    return f"{shown} is not {kind}{_meant(kinds, value, where)}"
+
+
+def _meant(kinds: list[str], value: object, where: str) -> str:
+    """Returns `; write x`: the same as a number, or as text."""
+    if "text" in kinds:
+        return f'; write "{value}", in quotes' if isinstance(value, int | float) else ""
+    if not isinstance(value, str) or len(value) > _MAX_SHOWN:
+        return ""
+    text = value.strip()
+    if _TRUE_OR_FALSE in kinds:
+        return f"; write {text.lower()}, without quotes" if text.lower() in ("true", "false") else ""
+    if _NUMBER.fullmatch(text):
+        return f"; write {text}, without quotes"
+    if not where.endswith("Seconds"):
+        return ""
+    try:
+        return f"; write {duration_s(text):g}, the number of seconds"
+    except ConfigError:
+        return ""
 
 
 def join(path: str, more: str) -> str:
@@ -180,6 +241,8 @@ def _cleaned(kind: Any, value: object, path: str) -> object:
 
 
 def _one_of(allowed: tuple[object, ...], value: object, path: str) -> object:
+    if value is False and "off" in allowed:
+        return "off"  # YAML 1.1 reads `off` without quotes as a boolean
     if value not in allowed:
         names = [str(one) for one in allowed]
         hint = nearest(value, names) if isinstance(value, str) else ""

@@ -13,6 +13,7 @@ from gangsched.core.parts import SchedulerParts
 from gangsched.core.state.pending_hooks import BIND, PERMIT, PRE_BIND, PRE_ENQUEUE
 from gangsched.core.types.group import GroupState, PodInfo
 from gangsched.model import events as ev
+from gangsched.model.printable import marked
 
 
 class Answers:
@@ -72,10 +73,12 @@ class Answers:
         group = self._shared.groups.get(event.group)
         if self._permits.allow(event) and group is not None:
             what = f"{event.plugin} need not be waited for" if event.plugin else "it need not wait"
-            self._reporter.event(group, "Normal", "GangAllowed", "Permit", f"{what}, says {event.by}")
+            self._reporter.event(
+                group, "Normal", "GangAllowed", "Permit", f"{what}, says {marked('user', [event.by])}"
+            )
 
     def _group_rejected(self, event: ev.GroupRejected) -> None:
         group = self._shared.groups.get(event.group)
         if group is not None and group.state is GroupState.WAITING:
-            why = f"rejected by {event.by}" + (f": {event.reason}" if event.reason else "")
+            why = f"rejected by {marked('user', [event.by])}" + (f": {event.reason}" if event.reason else "")
             self._scheduler.attempts.give_back(group, why)

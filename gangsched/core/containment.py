@@ -27,7 +27,6 @@ from gangsched.core.cache.recount import recount_group, take_out
 from gangsched.core.parts import SchedulerParts
 from gangsched.core.refused_pods import RefusedPods
 from gangsched.core.state.pending_hooks import POST_BIND
-from gangsched.core.state.reporter import NODE_REFUSED
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.steps import Defect, Faults, Take, name_of
@@ -46,7 +45,7 @@ from gangsched.core.types.group import (
     PodInfo,
 )
 from gangsched.model import events as ev
-from gangsched.model.effects import BumpPod, GetPod
+from gangsched.model.effects import NODE_REFUSED, BumpPod, GetPod
 from gangsched.model.objects import Node
 from gangsched.model.pod_group import GroupKey
 
@@ -107,6 +106,10 @@ class Containment:
         for _ in range(_MAX_STEPS):
             if self._faults.step(do):
                 break
+
+    def every(self, work: Sequence[Callable[[], Any]]) -> None:
+        for do in work:
+            self.each(do)
 
     def end(self) -> None:
         if self._faults.is_shaken:

@@ -9,29 +9,30 @@ two turns, from the loop that drives the scheduler. Called by gangsched.web.expl
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 
 import msgspec
+from msgspec.structs import replace
 
 from gangsched.config.queueing import QueueingSettings
 from gangsched.config.strict import nearest
 from gangsched.core.cycle.shortage import named
+from gangsched.core.explain_owed import NO_MORE, Owed, owed
 from gangsched.core.explain_room import Found, NearMiss, Reason, placeable
 from gangsched.core.explain_sets import apart
+from gangsched.core.explain_started import asked_again, ended, started
 from gangsched.core.framework.plugin_calls import PluginError
-from gangsched.core.groups.claims_told import latest_end
 from gangsched.core.preemption.victims import is_leaving
-from gangsched.core.queueing.expected_ends import told_end
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.reports import lacks_object, view_group
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.state.reporter import clean
+from gangsched.core.types.ended import End, end_of
 from gangsched.core.types.group import NEVER_S, BindState, Group, GroupState, MemberState
 from gangsched.core.types.states import NOT_QUEUED
-from gangsched.model.pod_group import MIN_MEMBERS_KEY, OURS, TOTAL_MEMBERS_KEY
-from gangsched.model.printable import several
+from gangsched.model.printable import clean as in_full
+from gangsched.model.printable import marked, sentence, several, told_to
 
 _MAX_NAMED = 3
 _CORRECT_ONE = "Correct what the answer names, in the pods or in the group's object."
@@ -47,7 +48,9 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     happens without intervention; told: the message of its condition.
 
     position: its place in the queue of n_waiting, 0 for a group that has started. Seconds are relative to
-    now: state_s and waited_s ago, next_s ahead; None: not, or never. needed: None if unknown.
+    now: state_s and waited_s ago, next_s ahead; None: not, or never. needed: None if unknown. bound counts
+    those that have succeeded since; owed: what makes its missing members; end: how all of it ended;
+    waits_for_ends: whether it may start when pods that run now have ended.
     """
 
     group: str
@@ -74,13 +77,22 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     reasons: tuple[Reason, ...] = ()
     near: tuple[NearMiss, ...] = ()
     then: str = ""
+    owed: Owed | None = None
+    succeeded: int = 0
+    failed: int = 0
+    end: End = ""
+    waits_for_ends: bool = False
 
 
-def explain(scheduler: Scheduler, group: Group, now_s: float, *, ago_s: float | None = None) -> Explanation:
+def explain(
+    scheduler: Scheduler, group: Group, now_s: float, *, ago_s: float | None = None, to_tenant: bool = False
+) -> Explanation:
     """Explains why the group does not run now.
 
-    ago_s: added to the core's clock, gives Unix time; None: times of day are left out.
+    ago_s: added to the core's clock, gives Unix time; None: times of day are left out. to_tenant: for who may
+    read the group's namespace alone: other namespaces' objects are counted, not named.
     """
+    clean: Callable[[str], str] = partial(told_to, group.key.namespace) if to_tenant else in_full
     try:
         found = _found(scheduler, group, now_s, ago_s)
     except PluginError as error:
@@ -110,8 +122,13 @@ def explain(scheduler: Scheduler, group: Group, now_s: float, *, ago_s: float | 
         failures=view.failures,
         rejected_by=tuple(plugin for plugin in view.rejected_by if plugin),
         reasons=found.reasons,
-        near=found.near,
+        near=tuple(replace(one, held_by=tuple(map(clean, one.held_by))) for one in found.near),
         then=clean(found.then),
+        owed=found.owed,
+        succeeded=group.counts[MemberState.DONE],
+        failed=group.counts[MemberState.FAILED],
+        end=end_of(group),
+        waits_for_ends=found.waits_for_ends,
     )
 
 
@@ -121,6 +138,8 @@ def without_effect(scheduler: Scheduler, group: Group) -> Iterator[str]:
     for problem in walltimes.of(group).problems[:1]:
         yield f"Correct its walltime, which counts as not stated: {problem}."
     for told in scheduler.group_specs.ignored_of(group):
+        if told.partition(": ")[2] in group.problem:  # the answer has it
+            continue
         yield f"Correct what is ignored: {told}{'' if told.endswith('?') else '.'}"
 
 
@@ -144,7 +163,7 @@ def _found(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | None
             )
         case _ if group.problem:
             return Found(
-                f"It cannot be scheduled as it is written: {group.problem}.",
+                f"It cannot be scheduled as it is written: {sentence(group.problem)}",
                 (_CORRECT_ONE if len(group.stated) <= 1 else _CORRECT_ALL,),
             )
         case GroupState.GATED:
@@ -158,9 +177,9 @@ def _found(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | None
         case GroupState.UNWINDING:
             n = group.n_holding
             text = f"It is being taken back: {several(n, 'pod')} of it still to go. {group.message}"
-            return Found(text.strip())
+            return Found(text.strip(), then=asked_again(scheduler, group, now_s))
         case GroupState.BOUND | GroupState.DELETED:
-            return _started(scheduler, group)
+            return started(scheduler, group, now_s)
     return placeable(scheduler, group, now_s, ago_s)
 
 
@@ -208,41 +227,26 @@ def _gathering(scheduler: Scheduler, group: Group) -> Found:
         )
     if roles := group.missing_roles():
         told = ", ".join(f"{n} of {least} of role {role}" for role, n, least in roles[:_MAX_NAMED])
-        return Found(f"Members are missing: {told} exist.", (_owed(group),))
+        return Found(f"Members are missing: {told} exist.", (owed(scheduler, group)[0].cure,))
     if group.n_existing < group.min_count:
         gated = group.counts[MemberState.GATED]
         also = f"; {gated} more wait for gates" if gated else ""
         n_missing = group.min_count - group.n_existing
         are = "is" if n_missing == 1 else "are"
         answer = f"{group.n_existing} of {group.min_count} members exist, {n_missing} {are} missing{also}."
-        if refused := scheduler.reconciler.refusals.of(group):
-            return Found(f"{answer} {refused}.", (_refused(refused),))
-        return Found(answer, (_owed(group),))
+        if end_of(group):
+            found = ended(group)
+            answer = f"{found.answer} It waits for others in their place: {answer}"
+            return Found(answer, found.cures)
+        refused = scheduler.reconciler.refusals.of(group)
+        answer += f" {refused}." if refused else ""
+        owing, never = owed(scheduler, group)
+        if never:
+            return Found(f"{answer} {NO_MORE}", (never, *[_refused(refused)] * bool(refused)))
+        return Found(answer, (_refused(refused) if refused else owing.cure,), owed=owing)
     if not group.n_pending:
         return Found(f"No member is pending: {group.n_bound} run or have ended.")
     return Found("Its members exist, and its turn comes next.")
-
-
-def _owed(group: Group) -> str:
-    """Names the controllers that made its members, and should make the rest."""
-    owners: Counter[str] = Counter()
-    for info in islice(group.members.values(), _MAX_LOOKED_AT):
-        for owner in info.pod.metadata.owner_references or ():
-            if owner.controller:
-                owners[f"{owner.kind} {owner.name}"] += 1
-    if not owners:
-        key = MIN_MEMBERS_KEY if group.n_existing < group.min_count else TOTAL_MEMBERS_KEY
-        number = f" ({key})" if group.key.dialect == OURS else ""
-        return (
-            "No controller owns its pods: create the missing ones, or lower the number that is required"
-            f"{number}."
-        )
-    kind, _, name = next(iter(owners)).partition(" ")
-    return (
-        f"{named(owners) if len(owners) > 1 else f'{kind} {name}'} creates its pods: see whether it could"
-        f" (kubectl -n {group.key.namespace} describe {kind.lower()} {name}); a ResourceQuota or an admission"
-        " webhook that refuses pods is named in its events."
-    )
 
 
 def _refused(told: str) -> str:
@@ -254,7 +258,12 @@ def _refused(told: str) -> str:
 
 
 def _near_groups(scheduler: Scheduler, group: Group) -> str:
-    names = (g.key.name for g in scheduler.shared.groups.values() if g.definition is not None)
+    own = group.key.namespace
+    names = (
+        g.key.name
+        for g in scheduler.shared.groups.values()
+        if g.definition is not None and g.key.namespace == own
+    )
     return nearest(group.key.name, islice(names, _MAX_LOOKED_AT)).rstrip("?")
 
 
@@ -265,7 +274,7 @@ def _waiting(scheduler: Scheduler, group: Group, now_s: float) -> Found:
     preemption = group.preemption
     if preemption is not None:
         victims = [info.pod.key for info in preemption.waits_for.values()]
-        told = ", ".join(victims[:_MAX_NAMED]) + (", …" if len(victims) > _MAX_NAMED else "")
+        told = marked("pod", victims)
         staying = (uid for uid, info in preemption.waits_for.items() if not is_leaving(info))
         refused = sum(1 for uid in staying if preemption.refused.get(uid))
         also = f"; the API server refuses {refused} of the evictions (a disruption budget may)" * bool(
@@ -275,12 +284,14 @@ def _waiting(scheduler: Scheduler, group: Group, now_s: float) -> Found:
             f"Room is reserved for it, and it waits for {several(len(victims), 'pod')} to go: {told}{also}.",
             _slow_victims(len(victims) == 1, refused),
             then=f"It waits{_until(preemption.deadline_s, now_s)}; then it looks for other victims, or gives"
-            " everything back.",
+            " everything back. It starts before that if room for it comes elsewhere, and makes room anew if"
+            " what is reserved is lost.",
         )
     waits_for = scheduler.permits.waits_for(group)
     told = "; ".join(f"{reason or 'no reason given'} ({name})" for name, reason in waits_for.items())
     told = told or "its set is incomplete"
-    todo = [_owed(group)] if group.n_existing < group.start_count else []
+    owing, never = owed(scheduler, group) if group.n_existing < group.start_count else (None, "")
+    todo = [never or owing.cure] if owing is not None else []
     todo += apart(scheduler, group)
     if set(waits_for) - {"GangScheduling"}:
         todo.append(f"A plugin other than GangScheduling can be overruled: {_overruled(group)}.")
@@ -290,6 +301,7 @@ def _waiting(scheduler: Scheduler, group: Group, now_s: float) -> Found:
         f"Room for {several(group.n_assumed, 'pod')} of it is reserved on {where}, and Permit waits: {told}.",
         tuple(todo),
         then=f"It waits{_until(group.deadline_s, now_s)}, then gives back what it holds and is tried again.",
+        owed=owing,
     )
 
 
@@ -327,34 +339,6 @@ def _binding(group: Group) -> Found:
         ("See whether the API server answers: kubectl get --raw /readyz.",),
         then="What it holds stays until the API server itself gives a clear answer.",
     )
-
-
-def _started(scheduler: Scheduler, group: Group) -> Found:
-    if group.is_half_bound:
-        return Found(
-            f"{group.n_bound} of {group.start_count} members run, and no other exists to complete it.",
-            (_owed(group),),
-        )
-    return Found(
-        f"It has started: {group.n_bound} of {group.start_count} members are bound.{_ends(scheduler, group)}"
-    )
-
-
-def _ends(scheduler: Scheduler, group: Group) -> str:
-    """When it is due to end, if known, and which claims wait for that."""
-    walltimes, claims = scheduler.shared.walltimes, scheduler.shared.queue.claims
-    latest = partial(latest_end, scheduler.shared)
-    end = told_end(group, walltimes, latest) if walltimes is not None else ""
-    then = " It is evicted soon after that." if end and scheduler.walltime_evictions.ends(group) else ""
-    uids = {info.uid for info in group.in_state(MemberState.BOUND)}
-    waiting = [
-        str(claim.unit[0].key)
-        for claim in (claims.all if claims is not None else ())
-        if any(one.uid in uids for one in claim.blockers)
-    ]
-    names = ", ".join(waiting[:_MAX_NAMED]) + (", …" if len(waiting) > _MAX_NAMED else "")
-    rests = f" Room is kept where it runs, and {names} {'starts' if len(waiting) == 1 else 'start'} after it."
-    return (f" It ends {end}.{then}" if end else "") + (rests if waiting else "")
 
 
 def _until(deadline_s: float, now_s: float) -> str:

@@ -23,7 +23,8 @@ from gangsched.core.cycle.shortage import (
 from gangsched.core.framework.plan import TOPOLOGY, FitError, Shortage
 from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.group import Group
-from gangsched.model.printable import sentence, several
+from gangsched.model.foreign_shares import NOT_YET
+from gangsched.model.printable import marked, sentence, several
 from gangsched.model.resources import told_amount
 from gangsched.model.topology import TOPOLOGY_KEY
 
@@ -32,6 +33,8 @@ _BY_PLUGIN: Mapping[str, str] = {
     " kubectl taint nodes NODE KEY:EFFECT-.",
     "NodeAffinity": "Compare the pods' nodeSelector and nodeAffinity with the nodes' labels:"
     " kubectl get nodes --show-labels.",
+    "NodeDeclaredFeatures": "Update the nodes' kubelets or turn the feature on there, or leave out what "
+    "needs it: restart rules of all containers, user namespaces on the host's network, bind mounts' options.",
     "NodeUnschedulable": "Uncordon the nodes when they may take pods again: kubectl uncordon NODE.",
     "Devices": "See what the nodes list (gangsched devices), and whether the node agent runs there; or ask"
     " for less of a constraint.",
@@ -51,14 +54,19 @@ _LABEL_NODES = (
 )
 _MAKE_ROOM_BESIDE = "Make room where its other members are, or delete these: then it starts anew elsewhere."
 _CORRECT = "Correct what the answer names in the pods' template."
+_NOT_YET = (
+    "Nothing in the pods' template is wrong: change it as the answer says, or leave the pods to a scheduler"
+    " that does what it asks for."
+)
 _ENABLE = "Enable what the answer names in the pods' profile (plugins), or take out what needs it."
+_REPAIR = "Repair the devices that are named, or ask for less: gangsched devices NODE shows each."
 _SEE = "Fix what the answer names: no node was looked at."
 _COMPARE = "Compare what the pods ask of nodes (nodeSelector, affinity, tolerations) with what nodes have."
 
 
 def why_refused(error: FitError) -> str:
     """Why a plugin or a rule refused the group before any node was looked at."""
-    is_written = any(plugin == GANG for plugin, _ in error.rejected_by)
+    is_written = any(plugin == GANG for plugin, _ in error.rejected_by) and NOT_YET not in error.message
     said = sentence(error.message)
     return f"It cannot be scheduled as it is written: {said}" if is_written else said
 
@@ -72,7 +80,7 @@ def refused(error: FitError, view: NodeQueries) -> Iterator[str]:
         yield _LABEL_NODES if unknown_label(required, view) else _MAKE_ROOM_BESIDE
     elif GANG in names:
         is_off = "the filter " in error.message or "the plugin " in error.message
-        yield _ENABLE if is_off else _CORRECT
+        yield _ENABLE if is_off else _NOT_YET if NOT_YET in error.message else _CORRECT
     else:
         yield next((_OF_REFUSAL[name] for name in names if name in _OF_REFUSAL), _SEE)
 
@@ -81,21 +89,58 @@ def cures(short: Shortage, group: Group, waiting: Iterable[Group], found: Sequen
     """Cures for a group that does not fit, the most certain first. found: the resources that are short."""
     if not short.trial.n_nodes:
         yield "Add nodes."
-    elif any(near_names(short)):
+    elif (names := [*near_names(short)]) and all(NOT_YET in name for name in names):
+        yield _NOT_YET
+    elif names:
         yield "Correct what is named in the pods' template, or give the nodes what it asks for."
     elif not found:
         yield from _excluding(short)
     elif n_more := n_too_many(short):
-        n_now, each = short.n_wanted - short.n_fit, f"({_each(short, found)})"
-        later = f" and wait for room on the others, add {_nodes(n_now)} to start at once" * (n_now > n_more)
-        yield (
-            "Waiting does not help: with nothing else running it would not fit either."
-            f" Add {_nodes(n_more)}{_to(short)} {each}{later}, or ask for less."
-        )
+        yield from _too_few(short, found, n_more)
+        return
     else:
         yield from _room(short, group, waiting, found)
     if (down := _down(short)).any():
         yield _bring_back(short, down)
+
+
+def _too_few(short: Shortage, found: Sequence[Lack], n_more: int) -> Iterator[str]:
+    """Cures for a group that would not fit either if nothing else ran: first of what may pass."""
+    n_passing = 0
+    for cure in _passing(short, found):
+        n_passing += 1
+        yield cure
+    n_now, each = short.n_wanted - short.n_fit, f"({_each(short, found)})"
+    later = f" and wait for room on the others, add {_nodes(n_now)} to start at once" * (n_now > n_more)
+    more = f"add {_nodes(n_more)}{_to(short)} {each}{later}, or ask for less."
+    if n_passing:
+        yield f"Or {more} On the nodes that suit it now it would not fit with nothing else running either."
+    else:
+        yield (
+            "Waiting does not help: with nothing else running it would not fit either."
+            f" {more[0].upper()}{more[1:]}"
+        )
+
+
+def _passing(short: Shortage, found: Sequence[Lack]) -> Iterator[str]:
+    """Cures of states that keep nodes or devices from being used, and that may pass."""
+    if (down := _down(short)).any():
+        yield _bring_back(short, down)
+    if (cordoned := _found_by("NodeUnschedulable", short) & ~down).any():
+        name, n = short.trial.name(int(np.flatnonzero(cordoned)[0])), int(cordoned.sum())
+        which = f"node {name}" if n == 1 else f"the {n} cordoned nodes, {name} among them,"
+        yield f"Uncordon {which} when it may take pods again: kubectl uncordon {name}."
+    if unhealthy(found, short.trial):
+        yield _REPAIR
+
+
+def _found_by(plugin: str, short: Shortage) -> BoolArray:
+    """bool[n_rows]: nodes that this plugin excludes."""
+    excluded = np.zeros(len(short.suits), dtype=np.bool_)
+    for name, _, rows in short.found:
+        if name == plugin:
+            excluded |= rows
+    return excluded
 
 
 def _excluding(short: Shortage) -> Iterator[str]:
@@ -116,11 +161,9 @@ def _down(short: Shortage) -> BoolArray:
         for taints, code in view.taint_classes.items()
         if any(one.effect in HARD and one.key.startswith(STATES_OF_NODES) for one in taints)
     ]
-    tainted = np.zeros(len(short.suits), dtype=np.bool_)
-    if codes:
-        for plugin, _, rows in short.found:
-            tainted |= rows if plugin == TAINTS else False
-        tainted &= np.isin(view.taint_class, codes)
+    if not codes:
+        return np.zeros(len(short.suits), dtype=np.bool_)
+    tainted: BoolArray = _found_by(TAINTS, short) & np.isin(view.taint_class, codes)
     return tainted
 
 
@@ -139,11 +182,12 @@ def _room(short: Shortage, group: Group, waiting: Iterable[Group], found: Sequen
     reserving = {str(one.key): 1 for lack in found for one in reserved_by(lack, short, group, others)}
     if reserving:
         yield (
-            f"See what the gangs that reserved it wait for (gangsched explain {next(iter(reserving))}): they"
+            "See what the gangs that reserved it wait for"
+            f" ({marked('gang', [next(iter(reserving))], lead='gangsched explain ')}): they"
             " start or give it back by then."
         )
     if unhealthy(found, short.trial):
-        yield "Repair the devices that are named, or ask for less: gangsched devices NODE shows each."
+        yield _REPAIR
     if short.is_alike:
         n = short.n_wanted - short.n_fit
         yield (

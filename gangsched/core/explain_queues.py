@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gangsched.core.cache.queue_book import KEPT_FOR
+from gangsched.core.cache.queue_limits import KEPT_FOR
 from gangsched.core.cache.queue_tree import QUEUE_KEY
 from gangsched.core.preemption.queue_rights import SYSTEM_PRIORITY
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
-from gangsched.model.printable import sentence, several
+from gangsched.model.printable import marked, sentence, several
 from gangsched.model.resources import told_amount
 
 _MAX_NAMED = 4
@@ -40,7 +40,7 @@ def at_limit(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:
     book, view = shared.queues(), shared.queue_view
     if book is None or view is None or group.is_half_bound or group.priority >= SYSTEM_PRIORITY:
         return None
-    asked = book.tree.asked(shared.start_together.members_to_admit(group))
+    asked = book.asked(shared.start_together.members_to_admit(group))
     over = book.over_limit(asked, view.kept_in_limits(group))
     if over is None:
         return None
@@ -52,7 +52,7 @@ def at_limit(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:
         f"Queue {name} is at its limit: {used_text} of {limit_text} {resource} are used{kept_for}, and it"
         f" needs {needs_text}, {over_text} too many."
     )
-    if (line := scheduler.attempts.limits.of(group)) is not None:
+    if (line := scheduler.attempts.limits.of(group)) is not None and (line.n or line.is_at_bound):
         is_kept = ", and what it needs is kept for it there" if line.is_at_bound else ""
         sentence += f" {several(line.n, 'group')} passed it there (at most {line.bound} may){is_kept}."
     if needs > limit:
@@ -65,14 +65,17 @@ def _holders(scheduler: Scheduler, name: str, resource: str) -> str:
     """Names the largest holders of the resource in the queue and the queues below it."""
     book = scheduler.shared.queue_book
     assert book is not None
-    held: Counter[str] = Counter()
+    held: Counter[tuple[str, str]] = Counter()
     for leaf, path in book.tree.paths.items():
         if name in path:
             for info in book.on_nodes(leaf):
                 group = info.group
-                owner = info.pod.key if group is None or not group.is_gang else str(group.key)
+                is_gang = group is not None and group.is_gang
+                owner = ("gang", str(group.key)) if group is not None and is_gang else ("pod", info.pod.key)
                 held[owner] += info.template.requests.get(resource, 0)
     most = sorted(((n, owner) for owner, n in held.items() if n), key=lambda one: (-one[0], one[1]))
-    named = ", ".join(f"{owner} ({told_amount(resource, n)})" for n, owner in most[:_MAX_NAMED])
+    named = ", ".join(
+        f"{marked(kind, [owner])} ({told_amount(resource, n)})" for n, (kind, owner) in most[:_MAX_NAMED]
+    )
     more = f" and {len(most) - _MAX_NAMED} more" if len(most) > _MAX_NAMED else ""
     return f"Held by {named}{more}."

@@ -5,6 +5,7 @@ Runs the cycle once more on a Trial, without trying further orders; writes nothi
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -16,8 +17,9 @@ import numpy as np
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.cycle.cycle import run_cycle
 from gangsched.core.cycle.near_names import near_names
-from gangsched.core.cycle.shortage import Lack, lacks, told_of
+from gangsched.core.cycle.shortage import Lack, lacks, n_too_many, told_of
 from gangsched.core.explain_cures import cures, refused, why_refused
+from gangsched.core.explain_owed import Owed
 from gangsched.core.explain_queues import at_limit, names_wrong_queue
 from gangsched.core.explain_sets import kept_out_by_set, not_ready
 from gangsched.core.framework.plan import FitError, Plan, Shortage
@@ -26,11 +28,11 @@ from gangsched.core.groups.claims_told import latest_end
 from gangsched.core.queueing.expected_ends import EndsTold
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.state.reporter import clean
-from gangsched.core.types.arrays import NO_LIMIT
+from gangsched.core.state.transitions import Cause
+from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState
 from gangsched.core.types.needed import needed_first
-from gangsched.model.printable import several
+from gangsched.model.printable import clean, marked, several
 from gangsched.model.resources import told_amount
 
 MAX_NEAR = 5
@@ -73,6 +75,9 @@ class Found(msgspec.Struct):
     near: tuple[NearMiss, ...] = ()
     then: str = ""
     """What happens without intervention, and when."""
+    owed: Owed | None = None
+    waits_for_ends: bool = False
+    """Whether it may start when pods that run now have ended."""
 
 
 def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | None) -> Found:
@@ -94,10 +99,14 @@ def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | N
         begin += f"{own}{_in_its_way(scheduler, group)} "
     again = _again(group, now_s)
     kept_out = (
-        kept_out_by_set(scheduler, group) or names_wrong_queue(scheduler, group) or at_limit(scheduler, group)
+        kept_out_by_set(scheduler, group)
+        or _retired(scheduler, group)
+        or names_wrong_queue(scheduler, group)
+        or at_limit(scheduler, group)
     )
     if kept_out is not None:
-        return Found(f"{begin}{kept_out[0]}", (kept_out[1],), then=again)
+        is_limited = kept_out == at_limit(scheduler, group)
+        return Found(f"{begin}{kept_out[0]}", (kept_out[1],), then=again, waits_for_ends=is_limited)
     missing = not_ready(scheduler, group)
     begin += f"{missing[0]} " if missing is not None else ""
     first = (missing[1],) if missing is not None else ()
@@ -122,6 +131,18 @@ def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | N
         _reasons(short),
         tuple(_near(scheduler, short, found)),
         then=again,
+        waits_for_ends=bool(found) and not n_too_many(short),
+    )
+
+
+def _retired(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:
+    """(the explanation, the cure); None if its profile, and those of its set, start gangs."""
+    unit = [group, *scheduler.shared.start_together.starting_with(group)]
+    if not (why := scheduler.attempts.admission.retired(unit)):
+        return None
+    return (
+        f"{why[0].upper()}{why[1:]}: it only completes gangs that are bound in part.",
+        "Give the pods another schedulerName, or put the profile back into the configuration.",
     )
 
 
@@ -135,7 +156,7 @@ def _in_its_way(scheduler: Scheduler, group: Group) -> str:
     pods = scheduler.shared.cache.pods
     there = [one for one in claim.blockers if (info := pods.get(one.uid)) is not None and info.row >= 0]
     last = sorted(there, key=lambda one: -one.end_s)
-    names = ", ".join(one.name for one in last[:_MAX_NAMED]) + (", …" if len(last) > _MAX_NAMED else "")
+    names = marked("pod", [one.name for one in last])
     end = "ends" if len(last) == 1 else "end"
     first = f"; first {several(len(last), 'pod')} there {end}: {names}" if last else ""
     return f" That is on {nodes}{first}."
@@ -153,7 +174,9 @@ def _stays(scheduler: Scheduler, group: Group) -> Iterator[str]:
 def _again(group: Group, now_s: float) -> str:
     """When it is retried without intervention."""
     if group.state is GroupState.BACKOFF:
-        return f"It is tried again{_in(group.deadline_s, now_s)} (failure {group.failure})."
+        listens = bool(group.moves) and group.moves[-1][1] is Cause.CURED_EARLY
+        before = ", or as soon as free room adds up for it" if listens else ""
+        return f"It is tried again{_in(group.deadline_s, now_s)}{before} (failure {group.failure})."
     if group.state is GroupState.UNSCHEDULABLE:
         return f"It is tried again when something changes that may help, or{_in(group.deadline_s, now_s)}."
     return "It is tried when its turn comes."
@@ -209,12 +232,12 @@ def _headline(short: Shortage, group: Group, found: Sequence[Lack]) -> str:
         none = "cannot use the only node" if n_nodes == 1 else f"suits none of {several(n_nodes, 'node')}"
         return f"{short.about_domains}{begin} {none}{why}."
     lack = found[0]
-    most = int(np.where(short.suits, lack.free, -NO_LIMIT).argmax())
+    most = _most_free(short, lack, np.flatnonzero(short.suits), 1)[0]
     free = max(int(lack.free[most]), 0)
-    beside = "beside its other members, " if short.own else ""
+    after = "after its other members are placed, " if short.own else ""
     return (
         f"{short.about_domains}{begin} needs {told_amount(lack.resource, lack.amount)} {lack.resource} on one"
-        f" node; {beside}most free on any that suits it is {told_amount(lack.resource, free)}"
+        f" node; {after}the suitable node with most left has {told_amount(lack.resource, free)} free"
         f" ({short.trial.name(most)})."
     )
 
@@ -239,19 +262,18 @@ def _near(scheduler: Scheduler, short: Shortage, found: Sequence[Lack]) -> Itera
         return
     lack = found[0]
     base = short.trial.base()
-    rows = np.flatnonzero(lack.rows)
-    order = rows[np.argsort(-lack.free[rows], kind="stable")][:MAX_NEAR]
-    for row in order.tolist():
-        held: Counter[tuple[str, str]] = Counter()
+    for row in _most_free(short, lack, np.flatnonzero(lack.rows), MAX_NEAR):
+        held: Counter[tuple[str, bool, str]] = Counter()
         for info in base.pods_on(row):
             amount = info.template.requests.get(lack.resource, 0)
             if amount:
                 of = str(info.group.key) if info.group is not None else info.pod.key
-                held[of, "reserved" if info.state is MemberState.ASSUMED else "bound"] += amount
+                is_gang = info.group is not None and info.group.is_gang
+                held[of, is_gang, "reserved" if info.state is MemberState.ASSUMED else "bound"] += amount
         own = short.own.count((row, short.template))
         told = [
-            f"{clean(of)} ({told_amount(lack.resource, n)} {how})"
-            for (of, how), n in held.most_common(_MAX_NAMED)
+            f"{marked('gang' if is_gang else 'pod', [of])} ({told_amount(lack.resource, n)} {how})"
+            for (of, is_gang, how), n in held.most_common(_MAX_NAMED)
         ]
         told += [f"{own} of its own other members"] * bool(own)
         told += [f"{len(held) - _MAX_NAMED} more"] * (len(held) > _MAX_NAMED)
@@ -264,15 +286,27 @@ def _near(scheduler: Scheduler, short: Shortage, found: Sequence[Lack]) -> Itera
         )
 
 
+def _most_free(short: Shortage, lack: Lack, rows: IntArray, n: int) -> list[int]:
+    """The n of these rows with most of the scarce resource free. Ties: node name, as the order of the rows
+    depends on which nodes there were before, and differs from one replica to the next."""
+    free = lack.free[rows]
+    if len(rows) > n:
+        least = np.partition(free, -n)[-n]
+        rows, free = rows[free >= least], free[free >= least]
+    named_rows = zip((-free).tolist(), map(short.trial.name, rows.tolist()), rows.tolist(), strict=True)
+    return [row for _, _, row in heapq.nsmallest(n, named_rows)]
+
+
 def _name_until(group: Group, now_s: float, ago_s: float | None) -> str:
     """The group, and until when it keeps its reservation, if that is known and within a day.
 
     Victims may state a grace period of any number of years.
     """
     at_s = group.preemption.deadline_s if group.preemption is not None else group.deadline_s
+    name = marked("gang" if group.is_gang else "pod", [str(group.key)])
     if ago_s is None or at_s >= now_s + _DAY_S:
-        return str(group.key)
-    return f"{group.key} until {time_of(at_s + ago_s)}"
+        return name
+    return f"{name} until {time_of(at_s + ago_s)}"
 
 
 def time_of(unix_s: float) -> str:

@@ -13,7 +13,7 @@ from gangsched.config.strict import nearest
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
 from gangsched.model.pod_group import GROUPS_KEY
-from gangsched.model.printable import sentence
+from gangsched.model.printable import marked, sentence
 
 _MAX_NAMED = 3
 _MAX_LOOKED_AT = 20_000
@@ -27,8 +27,8 @@ def kept_out_by_set(scheduler: Scheduler, group: Group) -> tuple[str, str] | Non
         return sentence(problem), f"Correct what the answer names: a name, or the lists in {GROUPS_KEY}."
     if (busy := scheduler.shared.start_together.busy(group)) is not None:
         return (
-            f"It starts together with {busy.key}, which is {busy.state.value}: it is tried after that.",
-            f"See what {busy.key} waits for: gangsched explain {busy.key}.",
+            f"It starts together with {_name(busy)}, which is {busy.state.value}: it is tried after that.",
+            f"See what it waits for: {marked('gang', [str(busy.key)], lead='gangsched explain ')}.",
         )
     return None
 
@@ -40,26 +40,32 @@ def not_ready(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:
     siblings = scheduler.shared.siblings(group)
     there = {str(group.key): group, **siblings}
     waiting = [one for one in there.values() if not one.starts_alone]
-    told, first = [], ""
+    told, first, is_there, own = [], "", False, set(group.start_together)
     for name in dict.fromkeys(name for one in waiting for name in one.start_together):
         other = there.get(name)
+        shown = name if name in own else marked("gang", [name])  # its own user has written the name
         if other is None:
-            told.append(f"{name} (does not exist, or does not list it)")
+            told.append(f"{shown} (does not exist, or does not list it)")
         elif other.problem:
-            told.append(f"{name} (cannot be scheduled as it is written)")
+            told.append(f"{shown} (cannot be scheduled as it is written)")
         elif not (other.starts_alone or other.is_complete):
-            told.append(f"{name} ({_short_of(other)})")
+            told.append(f"{shown} ({_short_of(other)})")
         else:
             continue
-        first = first or name
+        first = first or shown
+        is_there = is_there or (first == shown and name in there)
     if not told:
         return None
     more = f", {len(told) - _MAX_NAMED} more" if len(told) > _MAX_NAMED else ""
-    see = f"See what {first} waits for: gangsched explain {first}" if first in there else f"Create {first}"
+    see = f"See what {first} waits for: gangsched explain {first}" if is_there else f"Create {first}"
     return (
         f"It starts together with groups that are not all there: {', '.join(told[:_MAX_NAMED])}{more}.",
         next(apart(scheduler, group), "") or f"{see}; or take it out of {GROUPS_KEY}.",
     )
+
+
+def _name(group: Group) -> str:
+    return marked("gang", [str(group.key)])
 
 
 def _short_of(group: Group) -> str:
@@ -77,7 +83,15 @@ def apart(scheduler: Scheduler, group: Group) -> Iterator[str]:
     missing = next((name for name in group.start_together if name not in there), "")
     if not missing:
         return
-    groups = [one for one in islice(scheduler.shared.groups.values(), _MAX_LOOKED_AT) if one.is_gang]
+    namespace = group.key.namespace
+    if missing.partition("/")[0] != namespace:  # whether it exists is for the readers of its namespace
+        yield (
+            f"Have {missing} made so that it lists {group.key} in its {GROUPS_KEY}, or correct {GROUPS_KEY}:"
+            f" it does not exist, or does not list {group.key}."
+        )
+        return
+    looked_at = islice(scheduler.shared.groups.values(), _MAX_LOOKED_AT)
+    groups = [one for one in looked_at if one.is_gang and one.key.namespace == namespace]
     named = [one.key.dialect for one in groups if str(one.key) == missing]
     if len(named) > 1:
         yield (

@@ -85,7 +85,7 @@ class Recount:
         """6: the use counted on nodes; compared again only when it or a pod has changed."""
         nodes = cache.nodes
         arrays = (nodes.free.tobytes(), nodes.allocatable.tobytes(), nodes.padding.tobytes())
-        now = (self._sums, arrays, nodes.beyond.copy(), len(cache.table))
+        now = (self._sums, arrays, nodes.beyond.copy(), cache.table.edition)
         if now == self._sound:
             return []
         broken = _summed(cache, self._sums.alike)

@@ -47,9 +47,11 @@ class Overdue:
             scheduler.for_group(group, self._expired)
         for do in (
             scheduler.attempts.claiming.advance,
+            scheduler.membership.foreign_nominations.advance,
             scheduler.audit.advance,
             scheduler.health.advance,
             scheduler.reconciler.refusals.advance,
+            scheduler.reconciler.losses.advance,
             scheduler.binder.pre_bind.expire,
             scheduler.binder.staggered.expire,
         ):

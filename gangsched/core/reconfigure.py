@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.core.binding.group_outcome import GroupOutcome
+from gangsched.core.cache.kueue_admissions import ADMISSIONS
 from gangsched.core.framework.binding_points import InheritingPlugin
 from gangsched.core.framework.plugin_calls import blamed
 from gangsched.core.framework.profile import Profile
@@ -113,7 +114,7 @@ def reconfigure(
         if info.group is not None and info.state in (MemberState.PENDING, MemberState.GATED):
             membership.look_again(info.uid)
     for group in list(shared.groups.values()):
-        if group.definition is not None and group.definition.unsupported:
+        if group.definition is not None and (group.definition.unsupported or group.definition.wishes):
             shared.touch(group)  # the new settings decide whether it is refused
         if group.active_token or (group.state is GroupState.WAITING and group.n_assumed):
             shared.queue.activate(group, Cause.RECONFIGURED)
@@ -172,6 +173,8 @@ def watched(profiles: Iterable[Profile], settings: Settings) -> tuple[str, ...]:
     found = watched_by_plugins(profiles)
     for inferred in settings.infer_gangs.values():
         found.update(kinds_read(inferred))
+    if settings.queues is not None and settings.queues.by_kueue:
+        found.add(ADMISSIONS)
     return tuple(sorted(found))
 
 

@@ -78,8 +78,10 @@ class RefusedPods:
         self.drop(uid, pod)
         if node_name and not pod.is_terminal:
             counted = self._keep_room(pod, node_name, had)
-            if info is not None and counted is not None and is_known and counted.allocation is had:
-                counted.identity, counted.allocated = info.identity, info.allocated
+            if info is not None and counted is not None:
+                counted.began_s = info.began_s
+                if is_known and counted.allocation is had:
+                    counted.identity, counted.allocated = info.identity, info.allocated
             if is_on_the_way:
                 self._shared.unanswered[uid] = pod
                 self.ask_later(uid)

@@ -12,10 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.state.reporter import clean
 from gangsched.core.state.state import SharedState
+from gangsched.core.types.ended import end_of, ended_told
 from gangsched.core.types.group import LONG_AGO_S, NEVER_S, Group, GroupState, MemberState, PodInfo
+from gangsched.core.types.lost_members import lacks
 from gangsched.model.pod_group import GroupKey, needs_object
+from gangsched.model.printable import clean
 
 _HOLDING = (MemberState.ASSUMED, MemberState.BOUND)
 
@@ -231,7 +233,7 @@ def _node(shared: SharedState, name: str) -> NodeView:
     columns = [(clean(name), i) for i, name in enumerate(nodes.table.names[: len(has)]) if has[i]]
     devices = {}
     for resource in sorted(ledger.columns):
-        inventory = ledger.inventory(row, resource)
+        inventory = ledger.listed(row, resource)
         if inventory is not None:
             held = ledger.holders(row, resource)
             devices[clean(resource)] = tuple(
@@ -289,12 +291,15 @@ def _why(group: Group) -> str:
     """The scheduler's last message about it if there is one, else what its state waits for."""
     if group.problem:
         return clean(group.problem)
+    if (lacking := lacks(group)) and not group.n_pending:
+        return f"it has lost members: {lacking}"
     if group.state is GroupState.GATHERING and lacks_object(group):
         return "its PodGroup object does not exist (yet)"
     if group.state in (GroupState.GATHERING, GroupState.GATED) and not group.is_complete:
         gated = group.counts[MemberState.GATED]
         needed = "?" if group.definition is None else str(group.min_count)
-        return f"{group.n_existing} of {needed} members exist" + (f", {gated} gated" * bool(gated))
+        over = f"{ended_told(group)}; " if end_of(group) else ""
+        return over + f"{group.n_existing} of {needed} members exist" + (f", {gated} gated" * bool(gated))
     if group.state in (GroupState.BOUND, GroupState.ACTIVE, GroupState.BINDING) and not group.message:
         return ""
-    return group.message
+    return clean(group.message)

@@ -98,6 +98,7 @@ class Scheduler:
         self.ties = Ties(self.shared, pick)
         self.attempts = Attempts(self.shared, self.reporter, self.binder, self.permits, self.ties)
         self.attempts.forecasts.owner_of = self.owners.of_group
+        self.attempts.told_former = self.owners.told_former
         self.health = DeviceHealth(self.shared, self.reporter, self.binder, self.attempts.give_back)
         self.membership = Membership(
             self.shared, self.reporter, self.group_specs, self.owners, self.audit, self.health
@@ -126,6 +127,22 @@ class Scheduler:
         }
         """Handlers of frequent kinds, applied in runs: all events of a kind until another kind comes."""
         self._on_event = self._handlers()
+        self._before_groups = (
+            self.membership.late_moves.look,
+            self.membership.pre_enqueue.look,
+            self.audit.look,
+            self.health.look,
+            self.reservations.give_back_broken,
+            self.binder.pre_bind.look_again,
+            self.binder.staggered.look_again,
+            lambda: self.shared.cache.settle(self.shared.now_s),
+        )
+        """Work at the end of each turn, before the groups that were touched are looked at, and after that."""
+        self._after_groups = (
+            self.walltime_evictions.look,
+            self.attempts.claiming.look,
+            self.attempts.limits.look,
+        )
 
     def _handlers(self) -> dict[type, Callable[[Any], None]]:
         """Handlers of all other kinds, one event at a time."""
@@ -152,7 +169,7 @@ class Scheduler:
     def handle(self, events: Sequence[ev.Event], now_s: float) -> list[Effect]:
         """Applies events, in order. now_s: a monotonic clock, in seconds, never going back."""
         self._steps.begin(now_s)
-        for kind, run in groupby(events, type):
+        for kind, run in groupby(self.attempts.searches.hear(events), type):
             take_all = self._on_run.get(kind) or partial(_one_by_one, self._on_event[kind])
             self.apply(take_all, run)
         return self._end_turn()
@@ -208,6 +225,7 @@ class Scheduler:
             profiles,
             settings,
         )
+        self.group_specs.classes_changed()
         if self.shared.settings.infer_gangs != are_inferred:
             self.membership.regroup(list(self.shared.groups.values()))
         more = self.unfollowed(profiles, settings)
@@ -221,12 +239,12 @@ class Scheduler:
         return tuple(kind for kind in watched(profiles.values(), settings) if kind not in self.watches)
 
     def newly_watched(self) -> tuple[str, ...]:
-        """Kinds to watch from now on: a namespace infers gangs from them, or a PodGroup names a priority
-        class. Each is returned once.
+        """Kinds to watch from now on: a namespace infers gangs from them, a PodGroup names a priority class,
+        or a pod requests what no node offers. Each is returned once.
 
         Only pods that such an object may concern wait until it is listed.
         """
-        asked_for = (self.owners.asked_for, self.group_specs.asked_for)
+        asked_for = (self.owners.asked_for, self.group_specs.asked_for, self.shared.cache.objects.asked_for)
         if not any(asked_for):
             return ()
         more = tuple(kind for kinds in asked_for for kind in kinds if kind not in self.watches)
@@ -353,14 +371,7 @@ class Scheduler:
         shared = self.shared
         if self.is_synced:
             steps = self._steps
-            steps.each(self.membership.late_moves.look)
-            steps.each(self.membership.pre_enqueue.look)
-            steps.each(self.audit.look)
-            steps.each(self.health.look)
-            steps.each(self.reservations.give_back_broken)
-            steps.each(self.binder.pre_bind.look_again)
-            steps.each(self.binder.staggered.look_again)
-            steps.each(lambda: shared.cache.settle(shared.now_s))
+            steps.every(self._before_groups)
             while shared.touched:
                 touched, shared.touched = shared.touched, {}
                 for group in touched.values():
@@ -369,10 +380,9 @@ class Scheduler:
                     self.for_group(group, self.reconciler.look)
                 for group in touched.values() if shared.settings.ends_overrun else ():
                     self.for_group(group, self.walltime_evictions.look_at)
-                steps.each(partial(self.health.look_at_groups, touched))
-            steps.each(self.walltime_evictions.look)
-            steps.each(self.attempts.claiming.look)
-            steps.each(self.attempts.limits.look)
+                if self.health.failing:
+                    steps.each(partial(self.health.look_at_groups, touched))
+            steps.every(self._after_groups)
             if shared.queue_book is not None and shared.queue_book.has_borrowed():
                 shared.changes.append(ClusterChange(Change.BORROWED))
             steps.each(shared.flush_changes)

@@ -57,6 +57,10 @@ class Steps(Protocol):
         """Runs work that handles items one by one, removing each before it handles it."""
         ...
 
+    def every(self, work: Sequence[Callable[[], Any]]) -> None:
+        """Does so for one after the other."""
+        ...
+
     def by_deadline(self, do: Callable[[], Any]) -> None:
         """Runs work that is due."""
         ...
@@ -96,6 +100,10 @@ class PlainSteps:
 
     def each(self, do: Callable[[], Any]) -> None:
         do()
+
+    def every(self, work: Sequence[Callable[[], Any]]) -> None:
+        for do in work:
+            do()
 
     by_deadline = each
 

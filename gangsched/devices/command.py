@@ -15,7 +15,6 @@ from rich.table import Table
 
 from gangsched import printing
 from gangsched.config.strict import nearest
-from gangsched.core.state.reporter import NODE_REFUSED, POD_REFUSED, clean
 from gangsched.devices.report import CONFIRMED, FREE, PLANNED, RESERVED, DeviceRow, NodeMap, Refused, make_map
 from gangsched.devices.reserved import ask_reserved, with_reserved
 from gangsched.devices.summary import print_summary, time_text
@@ -27,8 +26,9 @@ from gangsched.kube.watch.decode import Kind
 from gangsched.kube.watch.decode import nodes as nodes_kind
 from gangsched.kube.watch.decode import pods as pods_kind
 from gangsched.model.bounded import lenient_decoder
+from gangsched.model.effects import NODE_REFUSED, POD_REFUSED
 from gangsched.model.objects import Node, Pod
-from gangsched.model.printable import several
+from gangsched.model.printable import clean, several
 from gangsched.signals import run_loop
 from gangsched.web.asking import add_flags
 
@@ -157,7 +157,10 @@ def print_map(maps: Sequence[NodeMap], console: Console, *, wide: bool, each: bo
         for problem in one.problems:
             console.print(f"{escape(clean(one.name))}: {escape(clean(problem))}")
         for pod in one.without_ids:
-            said = f"pod {pod} asks for devices, and nobody says which it has"
+            said = f"pod {pod} asks for devices, and nothing says which it has"
+            console.print(f"{escape(clean(one.name))}: {escape(clean(said))}")
+        if one.no_ids:
+            said = f"no IDs of {', '.join(one.no_ids)} are given here until it is known which pod has which"
             console.print(f"{escape(clean(one.name))}: {escape(clean(said))}")
     devices = [device for one in maps for device in one.devices]
     if devices:

@@ -66,11 +66,13 @@ class Promise(msgspec.Struct, rename="camel", frozen=True):
 
 
 class NodeMap(msgspec.Struct, rename="camel", frozen=True):
-    """without_ids: pods that request a listed resource but whose devices are unknown."""
+    """without_ids: pods that request a listed resource but whose devices are unknown. no_ids: the listed
+    resources of which no IDs are given for that."""
 
     name: str
     devices: tuple[DeviceRow, ...]
     without_ids: tuple[str, ...] = ()
+    no_ids: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     promised: tuple[Promise, ...] = ()
 
@@ -131,7 +133,7 @@ def _node_map(node: Node, pods: list[Pod], problems: list[str]) -> NodeMap:
             problems.append(f"pod {pod.key}: {error}")
     given = {
         (resource, device_id): (one.uid, f"{one.namespace}/{one.name}")
-        for one in report.pods
+        for one in (*report.pods, *report.others)
         for sets in one.containers.values()
         for resource, ids in sets.items()
         for device_id in ids
@@ -144,8 +146,23 @@ def _node_map(node: Node, pods: list[Pod], problems: list[str]) -> NodeMap:
     for (resource, device_id), holders in sorted(claims.items()):
         rows.append(_row(resource, Device(device_id, health=GONE), holders, given, report))
     known = {uid for uid, _ in given.values()}
-    silent = [pod.key for pod in pods if _asks_without_ids(pod, listed) and pod.metadata.uid not in known]
-    return NodeMap(node.metadata.name, tuple(rows), tuple(sorted(silent)), tuple(problems))
+    silent = {
+        pod.key: asked
+        for pod in pods
+        if pod.metadata.uid not in known and (asked := _asked_without_ids(pod, listed))
+    }
+    hidden = {name for asked in silent.values() for name in asked}
+    hidden |= {resource for resource, device_id in claims if resource in listed}
+    first: dict[str, str] = {}
+    for resource, devices in listed.items():
+        for device in devices:
+            other = first.setdefault(device.id, resource)
+            if other != resource:
+                hidden |= {other, resource}
+                problems.append(f"{device.id} is listed under {other} and {resource}")
+    return NodeMap(
+        node.metadata.name, tuple(rows), tuple(sorted(silent)), tuple(sorted(hidden)), tuple(problems)
+    )
 
 
 def _row(
@@ -160,7 +177,8 @@ def _row(
     if len(uids) > 1:
         state = TWICE
     elif uid:
-        state = CONFIRMED if uids == {uid} else MISMATCH
+        is_unplanned = not uids and any(one.uid == uid for one in report.others)
+        state = CONFIRMED if uids == {uid} or is_unplanned else MISMATCH
     elif holders:
         # kubelet has not reported the pod yet, or has given it others.
         is_known = resource in report.resources and any(one.uid in uids for one in report.pods)
@@ -202,14 +220,15 @@ def _says_bound(condition: object) -> bool:
     return getattr(condition, "type", "") == "PodScheduled" and getattr(condition, "status", "") == "True"
 
 
-def _asks_without_ids(pod: Pod, listed: dict[str, list[Device]]) -> bool:
+def _asked_without_ids(pod: Pod, listed: dict[str, list[Device]]) -> list[str]:
+    """The listed resources that the pod requests while its annotations or labels name no devices."""
     if allocation_text(pod.metadata.annotations, pod.metadata.labels) is not None:
-        return False
+        return []
     try:
         asked = pod_requests(pod.spec)
     except ParseError:
-        return False
-    return any(is_extended(name) and name in listed for name in asked)
+        return []
+    return [name for name in asked if is_extended(name) and name in listed]
 
 
 def _natural(name: str) -> tuple[int, str]:

@@ -11,11 +11,11 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from gangsched.core.groups.claims_told import LATEST_S
 from gangsched.devices.report import FREE, RESERVED, DeviceRow, NodeMap, Promise
 from gangsched.errors import ApiError
-from gangsched.web.asking import ask, decoded
-from gangsched.web.reservations import RESERVATIONS_PATH, Reservation, ReservationsPage
+from gangsched.model.walltime import LATEST_S
+from gangsched.web.answers import RESERVATIONS_PATH, Reservation, ReservationsPage
+from gangsched.web.asking import ask, decoded, server_of
 
 _SCHEDULER_ONLY = "What is reserved and not yet bound is not shown"
 
@@ -27,7 +27,7 @@ async def ask_reserved(args: argparse.Namespace) -> tuple[Sequence[Reservation],
     except ApiError as error:
         return (), f"{_SCHEDULER_ONLY}: {error.message}"
     if not page.leads:
-        return page.rows, f"{args.server} does not lead: what it shows as reserved is what it follows."
+        return page.rows, f"{server_of(args)} does not lead: what it shows as reserved is what it follows."
     if page.is_cut:
         return page.rows, f"Only the first {len(page.rows)} reservations are shown."
     return page.rows, ""

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gangsched.core.state.reporter import clean
 from gangsched.devices.report import FREE, RESERVED, DeviceRow, NodeMap
+from gangsched.model.printable import clean
 
 _MAX_NAMED = 4
 _HEALTHY = "Healthy"

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from gangsched.config.election import LeaderElectionSettings
-from gangsched.doctor.findings import Finding, found
-from gangsched.doctor.reading import Facts, Lease
+from gangsched.doctor.findings import Finding, Level, Work, found
+from gangsched.doctor.reading import Deployment, Facts, Lease
 from gangsched.doctor.rights import ROLE
 from gangsched.model.printable import several
 
@@ -24,6 +24,10 @@ _AGENT_POLICIES = ("gangsched-agent-own-node", "gangsched-node-devices")
 AGENT_USER = "system:serviceaccount:gangsched-agent:gangsched-agent"
 _FLOW_SCHEMAS = ("gangsched-leader-election", "gangsched", "gangsched-reviews")
 _MAX_NAMED = 5
+_ALONE = (
+    "A single process is well so: --config FILE with its leaderElect: false says that it is meant. Two need"
+    " leader election (--leader-elect), as deploy/ has it."
+)
 
 
 def check_version(facts: Facts) -> Iterator[Finding]:
@@ -71,8 +75,13 @@ def check_rights(facts: Facts) -> Iterator[Finding]:
         yield found("rights", "ok", f"{facts.username} may do all that it needs")
 
 
-def check_policies(facts: Facts, *, with_agents: bool) -> Iterator[Finding]:
-    """Checks that the policies that reserve our keys are applied, bound to Deny, and name this account."""
+def check_policies(facts: Facts, work: Work, *, with_agents: bool) -> Iterator[Finding]:
+    """Checks that the policies that reserve our keys are applied, bound to Deny, and name this account.
+
+    Where nothing is installed and pods are bound all the same, as on a cluster to try things on, a missing
+    policy is a warning.
+    """
+    tried_out = facts.deployments is not None and not _deployment(facts) and work.goes_on()
     if facts.policies is None or facts.policy_bindings is None:
         why = facts.unread.get("policies") or facts.unread.get("policy_bindings", "not read")
         kinds = "validatingadmissionpolicies and validatingadmissionpolicybindings"
@@ -94,7 +103,8 @@ def check_policies(facts: Facts, *, with_agents: bool) -> Iterator[Finding]:
         else:
             continue
         n_wrong += 1
-        yield found("policies", "problem", f"the policy {name} {why}", f"kubectl apply -f {file}")
+        level: Level = "warning" if policy is None and tried_out else "problem"
+        yield found("policies", level, f"the policy {name} {why}", f"kubectl apply -f {file}")
     if not n_wrong:
         yield found("policies", "ok", f"{several(len(wanted), 'policy', 'policies')} applied, and denying")
 
@@ -119,16 +129,19 @@ def check_flow_schemas(facts: Facts) -> Iterator[Finding]:
         yield found("flowschemas", "ok", f"{len(_FLOW_SCHEMAS)} FlowSchemas are applied")
 
 
-def check_replicas(facts: Facts) -> Iterator[Finding]:
+def check_replicas(facts: Facts, work: Work) -> Iterator[Finding]:
     """Checks the Deployment, if there is one: outside a cluster there is none."""
     if facts.deployments is None:
         why = facts.unread.get("deployments", "not read")
         yield found("replicas", "unknown", why, _may_list(f"deployments in {facts.account[0]}"))
         return
     namespace, name = facts.account
-    one = next((each for each in facts.deployments if each.metadata.name == name), None)
+    one = _deployment(facts)
     if one is None:
-        text = f"there is no Deployment {name} in {namespace}; a scheduler that runs elsewhere has a lease"
+        elsewhere = "no pod is bound by one that runs elsewhere"
+        if work.goes_on():
+            elsewhere = f"one that runs elsewhere does its work: {work.told(facts.now)}"
+        text = f"there is no Deployment {name} in {namespace}; {elsewhere}"
         yield found("replicas", "warning", text, _INSTALL)
         return
     wanted, ready = 1 if one.spec.replicas is None else one.spec.replicas, one.status.ready_replicas
@@ -144,7 +157,11 @@ def check_replicas(facts: Facts) -> Iterator[Finding]:
         yield found("replicas", "ok", f"{ready} of {wanted} replicas are ready")
 
 
-def check_leases(facts: Facts, election: LeaderElectionSettings) -> Iterator[Finding]:
+def _deployment(facts: Facts) -> Deployment | None:
+    return next((one for one in facts.deployments or () if one.metadata.name == facts.account[1]), None)
+
+
+def check_leases(facts: Facts, election: LeaderElectionSettings, work: Work) -> Iterator[Finding]:
     """Checks that one replica leads, and only one."""
     if not election.leader_elect:
         yield found("lease", "ok", "the configuration elects no leader: a single process schedules")
@@ -156,14 +173,22 @@ def check_leases(facts: Facts, election: LeaderElectionSettings) -> Iterator[Fin
     logs = f"kubectl -n {facts.account[0]} logs -l app.kubernetes.io/name={facts.account[1]} --tail=50"
     mine = [one for one in facts.leases if one.metadata.name == name]
     one = next((each for each in mine if each.metadata.namespace == namespace), None)
-    if one is None:
-        text = f"there is no Lease {namespace}/{name}: no replica has ever led, and no pod is scheduled"
+    renewed = None if one is None else one.spec.renew_time
+    if (one is None or not _lives(one, facts.now)) and work.goes_on(renewed):
+        gone = (
+            f"there is no Lease {namespace}/{name}"
+            if one is None
+            else f"nobody holds the Lease {namespace}/{name}"
+        )
+        text = f"{gone}, and {work.told(facts.now)}: a scheduler without leader election does it"
+        yield found("lease", "warning", text, _ALONE)
+    elif one is None:
+        text = f"there is no Lease {namespace}/{name}: no replica has ever led, and {work.told(facts.now)}"
         yield found("lease", "problem", text, logs)
     elif not one.spec.holder_identity:
         text = f"the Lease {namespace}/{name} has no holder: the last leader ended, and no replica leads"
         yield found("lease", "problem", text, logs)
     elif not _lives(one, facts.now):
-        renewed = one.spec.renew_time
         ago = "never" if renewed is None else f"{(facts.now - renewed).total_seconds():.0f} s ago"
         text = f"the Lease {namespace}/{name} has expired: {one.spec.holder_identity} renewed it {ago}"
         yield found("lease", "problem", text, logs)

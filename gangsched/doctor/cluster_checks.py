@@ -12,15 +12,18 @@ from datetime import datetime
 from gangsched.config.strict import nearest
 from gangsched.core.types.group import Group, MemberState
 from gangsched.devices.report import GONE, MISMATCH, TWICE, NodeMap
-from gangsched.doctor.findings import Finding, Level, found
+from gangsched.doctor.findings import Finding, Level, Work, found
+from gangsched.doctor.reading import Facts
 from gangsched.errors import ParseError
 from gangsched.model.device_labels import inventory_text
 from gangsched.model.devices import Device, parse_devices
 from gangsched.model.load import LOAD_KEY, parse_load
 from gangsched.model.objects import Condition, Node, Pod
 from gangsched.model.pod_group import group_key
-from gangsched.model.printable import several
+from gangsched.model.printable import several, shown
 from gangsched.model.quantity import to_int
+from gangsched.model.resources import pod_requests
+from gangsched.model.workloads import DEVICE_CLASS_PREFIX
 
 AGENT_NAMESPACE = "gangsched-agent"
 # Three heartbeats of an agent, and time to spare.
@@ -77,6 +80,37 @@ def check_agents(nodes: Sequence[Node], pods: Sequence[Pod], now: datetime) -> I
         yield found(
             "agents", "ok", f"{several(len(with_devices), 'node')} with devices, an agent ready on each"
         )
+
+
+def check_dynamic(
+    facts: Facts, nodes: Sequence[Node], pods: Sequence[Pod], served: Collection[str]
+) -> Iterator[Finding]:
+    """Checks for devices that only Dynamic Resource Allocation gives, which gangsched does not allocate."""
+    slices = facts.slices or ()
+    if not slices:
+        return
+    drivers = ", ".join(map(shown, sorted({one.spec.driver for one in slices})[:_MAX_NAMED]))
+    on = sorted({one.spec.node_name for one in slices if one.spec.node_name})
+    where = f" on {_nodes(on)}" if on else ""
+    text = f"{drivers} offers devices by Dynamic Resource Allocation{where}"
+    named = {one.spec.extended_resource_name or "" for one in facts.device_classes or ()}
+    alone = {name for name in named if not any(_offered(node, name) for node in nodes)}
+    waiting = [
+        pod
+        for pod in pods
+        if pod.spec.scheduler_name in served and not pod.spec.node_name and _asks_for(pod, alone)
+    ]
+    if not waiting:
+        yield found("devices", "ok", f"{text}, and no pod of {', '.join(sorted(served))} waits for one")
+        return
+    yield found(
+        "devices",
+        "problem",
+        f"{text}, which gangsched does not allocate (yet): in vain {several(len(waiting), 'pod')} of its own"
+        f" wait{'s' * (len(waiting) == 1)} for some ({waiting[0].key})",
+        "Run a device plugin for them on these nodes, or leave these pods to kube-scheduler"
+        " (schedulerName: default-scheduler).",
+    )
 
 
 def check_inventories(nodes: Sequence[Node]) -> Iterator[Finding]:
@@ -163,6 +197,14 @@ def check_gangs(groups: Iterable[Group], now: datetime) -> Iterator[Finding]:
         yield found("gangs", "ok", "no gang runs in part")
 
 
+def work_of(pods: Sequence[Pod], served: Collection[str], now: datetime) -> Work:
+    """Returns what was done about the pods that name one of these schedulers."""
+    mine = [pod for pod in pods if pod.spec.scheduler_name in served]
+    times = [at for pod in mine if pod.spec.node_name and (at := pod.bound_at) is not None]
+    last = max(times, default=None)
+    return Work(len(times), last, sum(_is_unseen(pod, now) for pod in mine))
+
+
 def check_unseen(pods: Sequence[Pod], served: Collection[str], now: datetime) -> Iterator[Finding]:
     """Finds pods whose scheduler does not exist, or does not look at them: they have no condition at all."""
     by_name: dict[str, list[Pod]] = {}
@@ -190,6 +232,17 @@ def check_unseen(pods: Sequence[Pod], served: Collection[str], now: datetime) ->
 
 
 # -- inside --------------------------------------------------------------------------------------------
+
+
+def _asks_for(pod: Pod, resources: Collection[str]) -> bool:
+    """Whether it has a claim, or requests one of these resources, or one that names its class."""
+    try:
+        requests = pod_requests(pod.spec)
+    except ParseError:
+        requests = {}
+    return bool(pod.spec.resource_claims) or any(
+        name in resources or name.startswith(DEVICE_CLASS_PREFIX) for name in requests
+    )
 
 
 def _text(node: Node) -> str | None:

@@ -121,15 +121,17 @@ def examine(facts: Facts, snapshot: Snapshot, config: SchedulerConfig) -> list[F
     ]
     served = [profile.scheduler_name for profile in config.profiles]
     with_agents = any(pod.metadata.namespace == cluster_checks.AGENT_NAMESPACE for pod in pods)
+    work = cluster_checks.work_of(pods, served, facts.now)
     findings = [
         *checks.check_version(facts),
         *checks.check_rights(facts),
-        *checks.check_policies(facts, with_agents=with_agents),
+        *checks.check_policies(facts, work, with_agents=with_agents),
         *checks.check_flow_schemas(facts),
-        *checks.check_replicas(facts),
-        *checks.check_leases(facts, config.leader_election),
+        *checks.check_replicas(facts, work),
+        *checks.check_leases(facts, config.leader_election, work),
         *checks.check_clock(facts),
         *cluster_checks.check_agents(nodes, pods, facts.now),
+        *cluster_checks.check_dynamic(facts, nodes, pods, served),
         *cluster_checks.check_inventories(nodes),
         *cluster_checks.check_drift(make_map(nodes, pods, refused)),
         *cluster_checks.check_gangs(snapshot.scheduler.shared.groups.values(), facts.now),

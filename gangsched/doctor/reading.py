@@ -24,6 +24,7 @@ from gangsched.model.bounded import lenient_decoder
 
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+_RESOURCE = "/apis/resource.k8s.io/v1"
 _REQUEST_S = 30.0
 _PAGE = 500
 _MAX_ASKED_AT_ONCE = 8
@@ -101,6 +102,27 @@ class Deployment(Wire):
     status: Replicas = msgspec.field(default_factory=Replicas)
 
 
+class DeviceClassSpec(Wire):
+    extended_resource_name: str | None = None
+
+
+class DeviceClass(Wire):
+    metadata: Meta
+    spec: DeviceClassSpec = msgspec.field(default_factory=DeviceClassSpec)
+
+
+class SliceSpec(Wire):
+    driver: str = ""
+    node_name: str | None = None
+
+
+class ResourceSlice(Wire):
+    """Devices that a driver of Dynamic Resource Allocation offers; node_name: None for several nodes."""
+
+    metadata: Meta
+    spec: SliceSpec = msgspec.field(default_factory=SliceSpec)
+
+
 class _ListMeta(Wire):
     continue_: str = msgspec.field(default="", name="continue")
 
@@ -145,6 +167,8 @@ class Facts(msgspec.Struct):
     flow_schemas: list[Named] | None = None
     leases: list[Lease] | None = None
     deployments: list[Deployment] | None = None
+    device_classes: list[DeviceClass] | None = None
+    slices: list[ResourceSlice] | None = None
     unread: dict[str, str] = {}
 
     @property
@@ -175,6 +199,8 @@ async def read_facts(
         ("flow_schemas", "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", Named),
         ("leases", "/apis/coordination.k8s.io/v1/leases", Lease),
         ("deployments", f"/apis/apps/v1/namespaces/{account[0]}/deployments", Deployment),
+        ("device_classes", f"{_RESOURCE}/deviceclasses", DeviceClass),
+        ("slices", f"{_RESOURCE}/resourceslices", ResourceSlice),
     ):
         try:
             setattr(facts, name, await _all(client, path, kind))

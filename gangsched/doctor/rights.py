@@ -48,6 +48,7 @@ def needed(namespace: str, lease: str = "gangsched") -> tuple[Right, ...]:
     found += [Right("patch", group, "podgroups") for group in _GROUP_KINDS[2:4]]
     for group, kind in (
         ("scheduling.k8s.io", "priorityclasses"),
+        ("resource.k8s.io", "deviceclasses"),
         ("jobset.x-k8s.io", "jobsets"),
         ("leaderworkerset.x-k8s.io", "leaderworkersets"),
         ("ray.io", "rayclusters"),
@@ -64,7 +65,7 @@ def needed(namespace: str, lease: str = "gangsched") -> tuple[Right, ...]:
     found += [Right(verb, "events.k8s.io", "events") for verb in ("create", "list")]
     leases = ("coordination.k8s.io", "leases", namespace)
     found.append(Right("create", *leases))
-    names = (lease, f"{lease}-fence", f"{lease}-queues")
+    names = (lease, f"{lease}-fence", f"{lease}-queues", f"{lease}-alone")
     found += [Right(v, *leases, name) for name in names for v in ("get", "update")]
     return tuple(found)
 

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from typing import Any, TypeVar
 
-from gangsched.core.cache.queue_book import Place
+from gangsched.core.cache.queue_tree import Place
 from gangsched.core.framework.plugin_calls import PluginError, blamed
 from gangsched.extension.signatures import HOOKS
 

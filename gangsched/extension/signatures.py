@@ -56,6 +56,7 @@ HOOKS = {
     "score_filled_at": Hook("Score", ("state", "template", "view", "row", "n")),
     "spreads": Hook("Score", ("template", "members")),
     "is_stated": Hook("Score", ("template", "view")),
+    "preferred_capacity": Hook("Score", ("state", "template", "view")),
     "reserve": Hook("Reserve", ("state", "group", "placements")),
     "unreserve": Hook("Unreserve", ("group", "infos")),
     "inherit": Hook("Inherit", ("before",)),

@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.markup import escape
 
 from gangsched import printing
-from gangsched.core.state.reporter import clean
 from gangsched.errors import ConfigError
 from gangsched.flags import add_plugin_flag
 from gangsched.journal.anonymising import Anonymising, Done, NotTheSame
@@ -21,7 +20,7 @@ from gangsched.journal.directory import begin_empty, take_back
 from gangsched.journal.replaying import Divergence
 from gangsched.journal.segments import segments_at
 from gangsched.journal.unread import REPAIR
-from gangsched.model.printable import several
+from gangsched.model.printable import clean, several
 
 _MIN_KEY = 16
 _MAX_KEY = 4096

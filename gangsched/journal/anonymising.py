@@ -40,6 +40,7 @@ from gangsched.journal.unread import Ended, empty_among, lost_after, starts_of
 from gangsched.journal.vocabulary import own_words, words_of_plugins
 from gangsched.model.dialects.dialect import GroupKey
 from gangsched.model.effects import Effect
+from gangsched.whole_file import private
 
 _FREE_TEXT = frozenset(("message", "problem"))
 """Sentences made by the core; they sort and shorten the names in them."""
@@ -128,7 +129,7 @@ class Anonymising:
             upto = None if upcoming is None else upcoming[1].n_before
             reader = Reader(segment.path)
             path = out / name_of(name, segment.number)
-            with open(path, "xb") as file:
+            with open(path, "xb", opener=private) as file:
                 self.made.append(path)
                 _written(file, both.records(reader, start, upto))
             self.done.n_segments += 1

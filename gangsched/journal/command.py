@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,8 +16,8 @@ from gangsched.config.tracing import traces_url
 from gangsched.errors import ConfigError
 from gangsched.flags import add_plugin_flag
 from gangsched.journal.playing import Begun, Process, Span, Tools
-from gangsched.journal.records import Start
-from gangsched.journal.segments import segments_at
+from gangsched.journal.records import Start, State
+from gangsched.journal.segments import Reader, Segment, segments_at
 from gangsched.journal.stepping import Steps
 from gangsched.journal.times import told, wall_s
 from gangsched.journal.watching import print_explanation, print_stories
@@ -77,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     console = printing.console(160)
     segments = segments_at(Path(args.journal))
     processes = [Begun(some) for _, some in groupby(segments, key=lambda one: one.process)]
-    span = _span(args, [one for process in processes for _, one in process.starts])
+    span = _span(args, [one for process in processes for one in process.starts])
     tools = Tools(
         console,
         _collector(args.trace_endpoint),
@@ -116,19 +117,29 @@ def _check(args: argparse.Namespace) -> None:
         raise ConfigError("cannot be given with --at, at which the replay ends", path="--until")
 
 
-def _span(args: argparse.Namespace, starts: Sequence[Start]) -> Span:
+def _span(args: argparse.Namespace, starts: Sequence[tuple[Segment, Start]]) -> Span:
     """Returns the span to replay; times are relative to the whole journal. Raises: ConfigError."""
     if not starts:
         return Span(-math.inf, math.inf)
-    began_s = min(one.wall_s for one in starts)
+    began_s = min(one.wall_s for _, one in starts)
+    ended_s = partial(_ended_s, *max(starts, key=lambda one: one[1].wall_s))
     flag, text = ("--at", args.at) if args.at else ("--until", args.until)
-    from_s = wall_s(args.from_, began_s, "--from") if args.from_ else -math.inf
-    until_s = wall_s(text, began_s, flag) if text else math.inf
+    from_s = wall_s(args.from_, began_s, "--from", ended_s) if args.from_ else -math.inf
+    until_s = wall_s(text, began_s, flag, ended_s) if text else math.inf
     if until_s < began_s:
         raise ConfigError(f"{text} is before the journal begins, at {told(began_s)} UTC", path=flag)
     if until_s < from_s:
         raise ConfigError(f"{text} is before --from {args.from_}", path=flag)
     return Span(from_s, until_s)
+
+
+def _ended_s(last: Segment, start: Start) -> float:
+    """Returns when the last record was written, in seconds since 1970. Raises: ConfigError."""
+    now_s = start.now_s
+    for record in Reader(last.path):
+        if not isinstance(record, State):
+            now_s = max(now_s, record.now_s)
+    return start.wall_s + now_s - start.now_s
 
 
 def _collector(endpoint: str) -> Collector | None:

@@ -20,6 +20,7 @@ import structlog
 from gangsched.config.recording import RecordSettings
 from gangsched.errors import ConfigError
 from gangsched.journal.segments import PART, segments_in
+from gangsched.whole_file import PRIVATE_DIRECTORY_MODE, private
 
 _log = structlog.get_logger(__name__)
 _PROBE = bytes(2**20)
@@ -36,10 +37,10 @@ def process_name(n: int = 1) -> str:
 
 def try_to_write(directory: Path, process: str, body: bytes = _PROBE) -> None:
     """Checks that a file with this content can be made there, and deletes it. Raises: OSError."""
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
     part = directory / f"{process}{PART}"
     try:
-        with open(part, "wb", buffering=0) as file:
+        with open(part, "wb", 0, opener=private) as file:
             if file.write(body) < len(body):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     finally:
@@ -55,7 +56,7 @@ def begin_empty(directory: Path) -> bool:
                 why = "is not empty: give an empty directory, or a new one"
                 raise ConfigError(why, source=str(directory))
             return True
-        directory.mkdir(parents=True)
+        directory.mkdir(PRIVATE_DIRECTORY_MODE, parents=True)
     except OSError as error:
         raise ConfigError(f"cannot be written to: {error.strerror}", source=str(directory)) from None
     return False

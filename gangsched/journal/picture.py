@@ -13,11 +13,10 @@ from statistics import median
 
 import numpy as np
 
-from gangsched.core.state.reporter import clean
 from gangsched.core.types.group import Group
 from gangsched.journal.replaying import Replay
 from gangsched.model.effects import BindPod, DeletePod, Effect, EvictPod
-from gangsched.model.printable import several
+from gangsched.model.printable import clean, several
 from gangsched.model.resources import is_extended
 
 _MAX_MOMENTS = 240

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.console import Console
 from rich.markup import escape
 
-from gangsched.core.state.reporter import clean
 from gangsched.journal.recorder import versions
 from gangsched.journal.records import Reconfigured, Start, Turn
 from gangsched.journal.replaying import Divergence, Replay
@@ -18,7 +17,7 @@ from gangsched.journal.stepping import Steps
 from gangsched.journal.times import told
 from gangsched.journal.unread import REPAIR, Ended, empty_among, lost_after, starts_of
 from gangsched.journal.watching import Watched
-from gangsched.model.printable import several
+from gangsched.model.printable import clean, several
 
 if TYPE_CHECKING:
     from gangsched.journal.picture import Drawing

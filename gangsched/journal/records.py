@@ -15,12 +15,12 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from gangsched.core.state.reporter import clean
 from gangsched.errors import ParseError
 from gangsched.kube.watch.decode import followed
 from gangsched.model import events as ev
 from gangsched.model.dialects.dialect import GroupKey
 from gangsched.model.effects import Effect
+from gangsched.model.printable import clean
 
 FORMAT = 1
 """Incremented with every change that an older reader would misread."""
@@ -28,6 +28,8 @@ HEAD = struct.Struct("<II")
 """Length and CRC-32 of the record that follows, including its final line feed."""
 MAX_RECORD = 256 * 2**20
 """The largest list of 5,000 nodes comes in one call; a state of 150,000 pods may be larger."""
+HISTORY_OVER, WORKLOAD_OVER = "the history is over", "the workload is over"
+"""Why a journal ends that was made of something else (lab.importing)."""
 # Limit on the cost of reading a record beyond its bytes. A cluster's objects have a comma per 30 bytes and a
 # list per 190; a record of the shortest values takes 20 bytes of memory for each of its own.
 _SPARE_VALUES = 1_000_000

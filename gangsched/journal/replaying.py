@@ -18,7 +18,6 @@ from gangsched.core.framework.observer import Observer
 from gangsched.core.framework.profile import Profile
 from gangsched.core.groups.extenders import ExtenderVerdicts
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.state.reporter import clean
 from gangsched.core.steps import Defect
 from gangsched.errors import ConfigError, GangschedError, ParseError
 from gangsched.extenders.asking import verdicts_of
@@ -29,6 +28,7 @@ from gangsched.journal.state import Given, read_state
 from gangsched.journal.unobserved import observer_of
 from gangsched.model.effects import BindPod, Effect
 from gangsched.model.events import Event
+from gangsched.model.printable import clean
 from gangsched.plugins import build_profiles
 
 AnswerT = TypeVar("AnswerT")

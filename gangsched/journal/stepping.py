@@ -13,12 +13,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from gangsched.core.reports import view_groups
-from gangsched.core.state.reporter import clean
 from gangsched.journal.records import Turn
 from gangsched.journal.replaying import Replay
 from gangsched.journal.times import told
 from gangsched.journal.watching import Watched, print_explanation, print_stories
 from gangsched.model.effects import BindPod, Effect
+from gangsched.model.printable import clean
 
 _HELP = (
     "Enter: the next decision · t: the groups · s NAMESPACE/GANG: its story · e NAMESPACE/GANG: why it does"

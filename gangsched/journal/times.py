@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from gangsched.config.durations import duration_s
@@ -11,9 +13,10 @@ from gangsched.errors import ConfigError
 _CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9](?:\.[0-9]{1,6})?))?")
 
 
-def wall_s(text: str, began_s: float, flag: str) -> float:
+def wall_s(text: str, began_s: float, flag: str, ended_s: Callable[[], float] = lambda: math.inf) -> float:
     """Parses a time as seconds since 1970. began_s: the journal's begin; +1h30m counts from it, and 02:15 is
-    the first such time of day in UTC after it. Raises: ConfigError at `flag`.
+    the first such time of day in UTC after it. ended_s: returns when it ends, which takes a look into it.
+    Raises: ConfigError at `flag`, also for a time of day that is not in the journal.
     """
     if text.startswith("+"):
         return began_s + duration_s(text[1:], flag)
@@ -22,7 +25,16 @@ def wall_s(text: str, began_s: float, flag: str) -> float:
         began = datetime.fromtimestamp(began_s, UTC)
         found = began.replace(hour=int(clock[1]), minute=int(clock[2]), second=0, microsecond=0)
         found += timedelta(seconds=float(clock[3] or 0))
-        return (found if found >= began else found + timedelta(days=1)).timestamp()
+        if found >= began:
+            return found.timestamp()
+        next_s = (found + timedelta(days=1)).timestamp()
+        if next_s > (end_s := ended_s()):
+            raise ConfigError(
+                f"{text} is before the journal begins, at {told(began_s)} UTC, and it ends at"
+                f" {told(end_s)} UTC, before that time of the next day",
+                path=flag,
+            )
+        return next_s
     try:
         at = datetime.fromisoformat(text)
     except ValueError:

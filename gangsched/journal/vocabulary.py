@@ -27,15 +27,13 @@ import gangsched.kube.watch
 import gangsched.model
 import gangsched.plugins
 from gangsched.extension.loading import module_name
+from gangsched.journal.records import HISTORY_OVER, WORKLOAD_OVER
 
 _ROOMS: tuple[ModuleType, ...] = (
     *(gangsched.model, gangsched.config, gangsched.core, gangsched.plugins),
     *(gangsched.kube.watch, gangsched.extenders),
 )
-_WHY_IT_ENDS = (
-    *("gangsched.recording", "gangsched.journal.recorder", "gangsched.journal.writing"),
-    *("gangsched.lab.importing.history", "gangsched.lab.importing.jobs"),
-)
+_WHY_IT_ENDS = ("gangsched.recording", "gangsched.journal.recorder", "gangsched.journal.writing")
 _MORE = (
     *("http", "https", "latest", "docker.io", "library", "NV"),
     *("kube-node-lease", "kube-public", "kube-system", "PreemptLowerPriority", "IfNotPresent"),
@@ -62,7 +60,8 @@ class Vocabulary(NamedTuple):
 def own_words() -> Vocabulary:
     """Returns this program's vocabulary."""
     names = (one.name for room in _ROOMS for one in pkgutil.walk_packages(room.__path__, f"{room.__name__}."))
-    return _words_of(map(importlib.import_module, (*names, *_WHY_IT_ENDS)))
+    own = _words_of(map(importlib.import_module, (*names, *_WHY_IT_ENDS)))
+    return own._replace(prose=own.prose.union(*map(_PROSE.findall, (HISTORY_OVER, WORKLOAD_OVER))))
 
 
 def words_of_plugins(files: Sequence[str]) -> Vocabulary:

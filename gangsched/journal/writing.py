@@ -37,6 +37,7 @@ from gangsched.journal.counted import Counted
 from gangsched.journal.directory import keep_bounds, try_to_write
 from gangsched.journal.segments import Stream, name_of, part_of
 from gangsched.process_copy import forked, write_and_end
+from gangsched.whole_file import PRIVATE_DIRECTORY_MODE, private
 
 _log = structlog.get_logger(__name__)
 
@@ -83,11 +84,11 @@ class DiskJournal:
         self._path = self._directory / name_of(process, 1)
         self._file: BinaryIO | None = None
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
+            self._directory.mkdir(PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
             if from_state:
                 try_to_write(self._directory, process, b"")
             else:
-                self._file = open(self._path, "xb", buffering=0)  # noqa: SIM115 (closed by the thread)
+                self._file = open(self._path, "xb", 0, opener=private)  # noqa: SIM115 (closed by the thread)
         except OSError as error:
             problem = f"cannot be written to: {error.strerror}"
             raise ConfigError(problem, path="record.directory", source=settings.directory) from None
@@ -177,7 +178,7 @@ class DiskJournal:
         path = self._directory / name_of(self._process, number)
         part = part_of(path)
         try:
-            file = os.open(part, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o666)
+            file = private(part, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
             try:
                 pid = forked()
                 if not pid:

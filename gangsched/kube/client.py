@@ -63,6 +63,10 @@ class ApiClient:
         """A client with the same credentials and its own connections; the caller closes it."""
         return ApiClient(self.credentials, max_body_bytes=max_body_bytes)
 
+    def apart(self) -> ApiClient:
+        """A client for another thread's event loop: it shares neither connections nor locks with this one."""
+        return ApiClient(self.credentials.another())
+
     async def __aenter__(self) -> ApiClient:
         return self
 

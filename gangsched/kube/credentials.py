@@ -119,6 +119,13 @@ class Credentials:
         self._fruitless_until_s = 0.0
         self._take(loaded)
 
+    def another(self) -> Credentials:
+        """The same identity for another thread's event loop: renewed apart, its answers are counted with
+        ours."""
+        other = Credentials(self._source, self._loaded, clock=self._clock, network=self.network)
+        other.answers, other.reach = self.answers, self.reach
+        return other
+
     def follow(self, holder: ConnectionHolder) -> None:
         """Notify it of new certificates for as long as it lives."""
         self._holders[holder] = None

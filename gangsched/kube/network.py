@@ -36,7 +36,9 @@ class SocketSelector(Protocol):
 
 
 class Network:
-    """The kernel's network."""
+    """The kernel's network. spans_threads: event loops of several threads may use it."""
+
+    spans_threads = True
 
     async def connect(self, host: str, port: int) -> socket.socket:
         """Returns a connected, non-blocking socket, trying a name's addresses in order. Raises: OSError."""

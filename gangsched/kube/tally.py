@@ -27,8 +27,9 @@ class AnswerTally:
         """Count one answer."""
         key = (method, status)
         self._counts[key] = self._counts.get(key, 0) + 1
-        if self.hear is not None:
-            self.hear(status)
+        hear = self.hear  # another thread's answer may end the outage meanwhile
+        if hear is not None:
+            hear(status)
 
     def by_code_and_method(self) -> dict[tuple[str, str], int]:
         """With client-go's labels: <error> when there was no answer."""

@@ -57,7 +57,7 @@ async def _ask(client: ApiClient, backoff: Backoff) -> tuple[tuple[int, int], st
     said = ""
     while True:
         try:
-            return _read(await client.get("/version", timeout_s=_REQUEST_S))
+            return version_of(await client.get("/version", timeout_s=_REQUEST_S))
         except ApiError as error:
             if error.code and error.code not in (401, 429, 500, 503, 504):
                 raise ConfigError(
@@ -70,7 +70,7 @@ async def _ask(client: ApiClient, backoff: Backoff) -> tuple[tuple[int, int], st
             await anyio.sleep(backoff.next_s(error.retry_after_s))
 
 
-def _read(body: bytes) -> tuple[tuple[int, int], str]:
+def version_of(body: bytes) -> tuple[tuple[int, int], str]:
     """((major, minor), the full version string). Raises: ApiError."""
     try:
         told = _decode(body)

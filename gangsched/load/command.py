@@ -12,7 +12,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from gangsched import printing
-from gangsched.core.state.reporter import clean
 from gangsched.errors import ApiError, ParseError
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
@@ -20,10 +19,10 @@ from gangsched.kube.metrics_server import read_usage, told_unread
 from gangsched.kube.pages import MAX_PAGE_BYTES, Pages
 from gangsched.kube.watch.decode import nodes as nodes_kind
 from gangsched.load.report import LoadReport, NodeReport, make_report
-from gangsched.model.evenness import MODES
+from gangsched.model.evenness import MODES, Mode
 from gangsched.model.load import LOAD_KEY, TERMS, ReportedUsage, Term
 from gangsched.model.objects import Node
-from gangsched.model.printable import one_line, several
+from gangsched.model.printable import clean, one_line, several
 from gangsched.signals import run_loop
 
 _PAGE = 500
@@ -124,6 +123,7 @@ def print_report(report: LoadReport, console: Console) -> None:
     for node in report.nodes:
         if node.problem:
             console.print(f"{escape(clean(node.name))}: {escape(clean(node.problem))}")
+    console.print(_legend(report.mode))
     for line in _gaps(report):
         console.print(line)
     if report.spread is None or report.range is None:
@@ -135,6 +135,20 @@ def print_report(report: LoadReport, console: Console) -> None:
     console.print(
         f"H over {several(n, 'node')} ({report.mode}): spread {report.spread:.3f} (0 is even),"
         f" largest less smallest {report.range:.3f}"
+    )
+
+
+def _legend(mode: Mode) -> str:
+    """Returns what the columns mean that are no plain measurement."""
+    terms = {
+        "normalized": "its utilised and its whole share of the largest node's, term by term, added up",
+        "paper": "what is in use and what there is, in GHz, GB and Gbit/s, added up",
+        "literal": "its utilisations added up, and what there is in GHz, GB and Gbit/s",
+    }
+    return (
+        "CPU, MEMORY, NETWORK, DISK: in use; CORES to DISK MB/S: what the node has; ?: not reported. L and S:"
+        f" {terms[mode]}; SCORE: (1 - L/S) x 10; H: L/S against the cluster's average: 1 carries its share,"
+        " 2 twice it. LEFT OUT/IN: MB/s that its links have left, of their total; AGE of the report."
     )
 
 

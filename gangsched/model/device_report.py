@@ -1,9 +1,10 @@
 """The agent's report of which devices kubelet gave to which pods: annotation `gangsched.io/device-report`.
 
 The agent writes it on the Node from kubelet's PodResources API; the scheduler's audit and `gangsched devices`
-read it. It covers the resources that the agent's device plugin hands out by the plan. Kubelet only counts
-other resources, and the IDs it picks do not determine what a container sees. The report contains no times, so
-it is written only when something changes.
+read it. It covers the resources that the agent's device plugin hands out by the plan. Of other resources
+kubelet only counts what pods with a plan have, and the IDs that it picks do not determine what their
+containers see; for pods without a plan they do (`others`). The report contains no times, so it is written
+only when something changes.
 """
 
 from __future__ import annotations
@@ -31,12 +32,14 @@ class PodDevices(msgspec.Struct, frozen=True, gc=False):
 class DeviceReport(msgspec.Struct, frozen=True, gc=False):
     """resources: the ones covered; a pod that is not in `pods` has none of them (yet).
 
-    ended: pods that no longer hold devices and whose annotation differs from what they had.
+    ended: pods that no longer hold devices and whose annotation differs from what they had. others: live pods
+    that were bound without IDs of other resources which the node lists, with what kubelet chose for them.
     """
 
     resources: tuple[str, ...] = ()
     pods: tuple[PodDevices, ...] = ()
     ended: tuple[PodDevices, ...] = ()
+    others: tuple[PodDevices, ...] = ()
 
 
 _decode = bounded.decoder(DeviceReport)
@@ -50,7 +53,7 @@ def parse_report(text: str) -> DeviceReport:
     except msgspec.MsgspecError as error:
         raise ParseError(f"is not a report of devices: {error}", field=DEVICE_REPORT_KEY) from None
     seen: dict[tuple[str, str], str] = {}
-    for pod in report.pods:
+    for pod in (*report.pods, *report.others):
         for place in _checked(pod):
             other = seen.setdefault(place, pod.uid)
             if other != pod.uid:
@@ -67,12 +70,17 @@ def parse_report(text: str) -> DeviceReport:
 
 
 def report_annotation(
-    resources: Iterable[str], pods: Iterable[PodDevices], ended: Iterable[PodDevices] = ()
+    resources: Iterable[str],
+    pods: Iterable[PodDevices],
+    ended: Iterable[PodDevices] = (),
+    others: Iterable[PodDevices] = (),
 ) -> str:
     """Returns the annotation's value; the order of the arguments does not affect it."""
     written: dict[str, object] = {"resources": sorted(set(resources)), "pods": _ordered(pods)}
     if late := _ordered(ended):
         written["ended"] = late
+    if without := _ordered(others):
+        written["others"] = without
     return _encode(written).decode()
 
 

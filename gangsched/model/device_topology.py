@@ -209,7 +209,7 @@ def _numa_nodes(wiring: Wiring) -> tuple[int, ...]:
 
 
 def _weights(wiring: Wiring) -> tuple[tuple[int, ...], ...]:
-    if len(wiring) > MAX_LINKED:
+    if len(wiring) > MAX_LINKED or all(one[0] < 0 and not one[1] for one in wiring):
         return ((0,) * len(wiring),) * len(wiring)
     numa = [one[0] for one in wiring]
     weight = [[_SAME_NUMA_WEIGHT if a == b and a >= 0 else 0 for b in numa] for a in numa]

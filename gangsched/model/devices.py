@@ -13,7 +13,7 @@ import msgspec
 
 from gangsched.errors import ParseError
 from gangsched.model import bounded
-from gangsched.model.device_topology import DeviceTopology, Wiring, topology_of
+from gangsched.model.device_topology import MAX_LINKED, DeviceTopology, Wiring, topology_of
 from gangsched.model.names import is_subdomain
 from gangsched.model.objects import Container, PodSpec
 from gangsched.model.resources import container_requests, is_extended
@@ -27,6 +27,10 @@ VISIBLE_BY_CONTAINER = "visible-devices.gangsched.io"
 # kubelet refuses longer device IDs: its checkpoint and its gRPC API have this limit.
 MAX_ID_LENGTH = 63
 MAX_DEVICES = 4096
+MAX_LISTED_RESOURCES = 64
+"""Of a node's inventory, and of a pod's allocation: a node offers a handful, MIG a dozen profiles."""
+# Each pair of linked devices has a weight: 2 MiB for one node's annotation of a quarter of a megabyte.
+_MAX_PAIRS = 4 * MAX_LINKED**2
 # Limit on the sets whose masks a node's inventory caches.
 _MAX_MASKS = 16
 Allocation = Mapping[str, Mapping[str, tuple[str, ...]]]
@@ -62,6 +66,11 @@ class DeviceInventory:
         self.topology = topology
         self._masks: dict[tuple[str, ...], int] = {}
 
+    def is_healthy(self, device_id: str) -> bool:
+        """Whether the device is listed, and healthy."""
+        index = self.index.get(device_id)
+        return index is not None and bool(self.healthy >> index & 1)
+
     def mask_of(self, ids: tuple[str, ...]) -> int:
         """Returns the bit mask of the IDs that are listed; caches a few."""
         mask = self._masks.get(ids)
@@ -95,9 +104,14 @@ _decode_allocation = bounded.decoder(dict[str, dict[str, tuple[str, ...]]])
 def parse_inventory(text: str) -> dict[str, DeviceInventory]:
     """Reads a node's `gangsched.io/devices`.
 
-    Raises: ParseError (not JSON, duplicate or overlong IDs, a resource that has no devices such as cpu).
+    Raises: ParseError (not JSON, duplicate or overlong IDs, a resource that has no devices such as cpu, too
+    many resources or devices).
     """
-    return {resource: _inventory(resource, devices) for resource, devices in _decoded(text).items()}
+    inventories, n_pairs = {}, 0
+    for resource, devices in _decoded(text).items():
+        n_pairs += len(devices) ** 2 if len(devices) <= MAX_LINKED else 0
+        inventories[resource] = _inventory(resource, devices, is_linked=n_pairs <= _MAX_PAIRS)
+    return inventories
 
 
 def parse_devices(text: str) -> dict[str, list[Device]]:
@@ -131,12 +145,18 @@ def _said(device: Device) -> dict[str, object]:
 
 def _decoded(text: str) -> dict[str, list[Device]]:
     try:
-        return _decode_inventory(text)
+        listed = _decode_inventory(text)
     except msgspec.MsgspecError as error:
         raise ParseError(f"is not a device inventory: {error}", field=INVENTORY_KEY) from None
+    if len(listed) > MAX_LISTED_RESOURCES:
+        raise ParseError(
+            f"lists {len(listed)} resources, at most {MAX_LISTED_RESOURCES}", field=INVENTORY_KEY
+        )
+    return listed
 
 
-def _inventory(resource: str, devices: list[Device]) -> DeviceInventory:
+def _inventory(resource: str, devices: list[Device], *, is_linked: bool = True) -> DeviceInventory:
+    """is_linked: False: links and NUMA nodes are not read."""
     if not is_extended(resource):
         raise ParseError(
             f"{resource[:80]!r} is not an extended resource such as nvidia.com/gpu", field=INVENTORY_KEY
@@ -160,11 +180,13 @@ def _inventory(resource: str, devices: list[Device]) -> DeviceInventory:
         index[device.id] = i
         if device.health == "Healthy":
             healthy |= 1 << i
-    return DeviceInventory(tuple(index), healthy, topology_of(_wiring(devices, index)))
+    return DeviceInventory(tuple(index), healthy, topology_of(_wiring(devices, index, is_linked)))
 
 
-def _wiring(devices: list[Device], index: Mapping[str, int]) -> Wiring:
+def _wiring(devices: list[Device], index: Mapping[str, int], is_linked: bool) -> Wiring:
     place = index.get
+    if not is_linked:
+        return tuple([(-1, (), device.model, device.memory_mib) for device in devices])
     return tuple(
         [
             (
@@ -179,14 +201,24 @@ def _wiring(devices: list[Device], index: Mapping[str, int]) -> Wiring:
 
 
 def parse_allocation(text: str) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Reads a pod's `gangsched.io/allocated-devices`. Raises: ParseError."""
+    """Reads a pod's `gangsched.io/allocated-devices`. Raises: ParseError, also if it has more resources or
+    IDs than a node lists."""
     try:
-        return _decode_allocation(text)
+        allocation = _decode_allocation(text)
     except msgspec.MsgspecError as error:
         raise ParseError(
             f'is not an allocation: {error}; expected {{"container":{{"resource":["id"]}}}}',
             field=ALLOCATED_KEY,
         ) from None
+    n_resources = len({resource for sets in allocation.values() for resource in sets})
+    if n_resources > MAX_LISTED_RESOURCES:
+        raise ParseError(
+            f"has devices of {n_resources} resources, at most {MAX_LISTED_RESOURCES}", field=ALLOCATED_KEY
+        )
+    n_ids = len({one for sets in allocation.values() for ids in sets.values() for one in ids})
+    if n_ids > MAX_DEVICES:
+        raise ParseError(f"has {n_ids} devices, at most {MAX_DEVICES}", field=ALLOCATED_KEY)
+    return allocation
 
 
 def ids_of(allocation: Allocation) -> Mapping[str, tuple[str, ...]]:
@@ -194,12 +226,11 @@ def ids_of(allocation: Allocation) -> Mapping[str, tuple[str, ...]]:
     if len(allocation) == 1:  # usually one container has devices
         for sets in allocation.values():
             return sets
-    merged: dict[str, tuple[str, ...]] = {}
+    merged: dict[str, dict[str, None]] = {}
     for sets in allocation.values():
         for resource, ids in sets.items():
-            known = merged.get(resource)
-            merged[resource] = ids if known is None else (*known, *(i for i in ids if i not in known))
-    return merged
+            merged.setdefault(resource, {}).update(dict.fromkeys(ids))
+    return {resource: tuple(ids) for resource, ids in merged.items()}
 
 
 def visible_key(resource: str, container: str) -> str:
@@ -272,12 +303,15 @@ def split_among_containers(
     """Divides a pod's set among its containers; the largest demand gets the best-linked part first."""
     if len(demand) == 1:
         return {demand[0][0]: inventory.ids_of(mask)}
-    shares: dict[str, tuple[str, ...]] = {}
+    shares: dict[str, int] = {}
     left = mask
-    for name, count, runs in sorted(demand, key=lambda d: (not d[2], -d[1])):
-        pool = left if runs else mask
-        share = inventory.topology.best_set(pool, count)
-        shares[name] = inventory.ids_of(share)
+    for name, count, _ in sorted((one for one in demand if one[2]), key=lambda one: -one[1]):
+        shares[name] = inventory.topology.best_set(left, count)
+        left &= ~shares[name]
+    pool = mask
+    for name, count, runs in demand:
         if runs:
-            left &= ~share
-    return {name: shares[name] for name, _, _ in demand}
+            pool &= ~shares[name]  # a sidecar runs beside the init containers after it
+        else:
+            shares[name] = inventory.topology.best_set(pool, count)
+    return {name: inventory.ids_of(shares[name]) for name, _, _ in demand}

@@ -128,8 +128,36 @@ class WritePodCondition(_Effect, frozen=True):
     cause_id: str
 
 
+DEVICES_HEALTHY = "DevicesHealthy"
+GANG_WHOLE = "gangsched.io/GangWhole"
+"""On a few bound members, and on a core PodGroup: only of gangs that are not whole, or were not."""
+START_PROMISED = "gangsched.io/StartPromised"
+POD_REFUSED, NODE_REFUSED = "PodRefused", "NodeRefused"
+"""Event reasons for objects that hold devices and are counted only as far as they can be parsed."""
+KAI_CONDITION = "UnschedulableOnNodePool"
+KAI_NODE_POOL = "default"
+"""The name that KAI gives to all nodes of a cluster without node pools."""
+GROUP_CONDITIONS = frozenset(
+    {
+        *("PodGroupScheduled", "PodGroupInitiallyScheduled", DEVICES_HEALTHY, GANG_WHOLE, START_PROMISED),
+        *("Scheduled", "Unschedulable"),  # Volcano's
+        KAI_CONDITION,
+    }
+)
+"""Types of the conditions of groups that a scheduler writes; those of other types are other programs'."""
+
+
+def is_our_condition(condition: object) -> bool:
+    """Whether a scheduler writes this condition of a group; KAI has one for each pool of nodes."""
+    if not isinstance(condition, Mapping):
+        return False
+    kind, pool = condition.get("type"), condition.get("nodePool", KAI_NODE_POOL)
+    return isinstance(kind, str) and kind in GROUP_CONDITIONS and pool == KAI_NODE_POOL
+
+
 class WritePodGroupStatus(_Effect, frozen=True):
-    """Merge-patch podgroups/status, `uid` as precondition; a later one replaces a waiting one."""
+    """Patch podgroups/status, `uid` as precondition; a later one replaces a waiting one. Of its conditions
+    those of GROUP_CONDITIONS are written, and other programs' stay as they are then."""
 
     uid: str
     namespace: str

@@ -104,7 +104,7 @@ class ObjectGone(_Event, frozen=True):
 
 
 class ObjectRefused(_Event, frozen=True):
-    """An object that does not parse: the last state known under its UID is kept; `message` says why.
+    """An object that does not parse; `message` says why. What can be read of it came before, as its update.
 
     `kind` is Pod, Node, PodGroup or the kind of a controller's object. `node_name` and `scheduler_name` are
     set if they could be read.

@@ -1,7 +1,7 @@
 """Names with Kubernetes' syntax rules: label keys and values, qualified names, domains.
 
 Lives here: whether a text is valid, and the rule. Not here: the embedded API server's literal error messages
-(apiserver.metadata). Called by configuration and by plugins for their Args.
+(api_rules.names). Called by configuration and by plugins for their Args.
 Source: k8s.io/apimachinery `pkg/util/validation`.
 """
 

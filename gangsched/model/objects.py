@@ -56,12 +56,27 @@ class ContainerPort(_Wire):
     protocol: str = "TCP"
 
 
+class RestartRule(_Wire):
+    action: str = ""
+
+
+class VolumeMount(_Wire):
+    bind_mount_options: list[str] | None = None
+
+
 class Container(_Wire):
     name: str = ""
     image: str = ""
     resources: ResourceRequirements | None = None
     ports: list[ContainerPort] | None = None
     restart_policy: str | None = None
+    restart_policy_rules: list[RestartRule] | None = None
+    volume_mounts: list[VolumeMount] | None = None
+    """Only those that need a kubelet that can mount with options; the names of others are random."""
+
+    def __post_init__(self) -> None:
+        if self.volume_mounts is not None:
+            self.volume_mounts = [one for one in self.volume_mounts if one.bind_mount_options] or None
 
 
 class Toleration(msgspec.Struct, rename="camel", gc=False, frozen=True, omit_defaults=True):
@@ -185,6 +200,10 @@ class IscsiVolume(_Wire):
     read_only: bool = False
 
 
+class InlineCsiVolume(_Wire):
+    driver: str = ""
+
+
 class Volume(_Wire):
     """Only what restricts where a pod may run; most volumes (tokens, maps, scratch) do not."""
 
@@ -198,6 +217,12 @@ class Volume(_Wire):
     cinder: CinderVolume | None = None
     rbd: RbdImage | None = None
     iscsi: IscsiVolume | None = None
+    csi: InlineCsiVolume | None = None
+
+    @property
+    def inline_driver(self) -> str:
+        """The CSI driver that makes the volume on the pod's node; "": none does."""
+        return "" if self.csi is None else self.csi.driver
 
     @property
     def is_storage(self) -> bool:
@@ -226,6 +251,8 @@ class PodSpec(_Wire):
     scheduler_name: str = ""
     scheduling_gates: list[SchedulingGate] | None = None
     scheduling_group: SchedulingGroup | None = None
+    workload_ref: dict[str, Any] | None = None
+    """A Workload of scheduling.k8s.io/v1alpha1, by which Kubernetes 1.35 makes gangs; no later one does."""
     priority: int | None = None
     preemption_policy: str | None = None
     termination_grace_period_seconds: int | None = None
@@ -238,6 +265,7 @@ class PodSpec(_Wire):
     resources: ResourceRequirements | None = None
     overhead: dict[str, str | int | float] | None = None
     host_network: bool = False
+    host_users: bool | None = None
     topology_spread_constraints: list[TopologySpreadConstraint] | None = None
     volumes: list[Volume] | None = None
     """Only volumes that restrict nodes.
@@ -246,10 +274,13 @@ class PodSpec(_Wire):
     differ.
     """
     resource_claims: list[dict[str, Any]] | None = None
+    not_understood: str = msgspec.field(default="", name="gangsched.io/not-understood")
+    """Why the pod is held for a field of a newer Kubernetes: set at the edge, and no field of Kubernetes."""
 
     def __post_init__(self) -> None:
         if self.volumes is not None:
-            self.volumes = [one for one in self.volumes if one.is_storage or one.image is not None] or None
+            kept = [one for one in self.volumes if one.is_storage or one.image is not None or one.csi]
+            self.volumes = kept or None
 
 
 class Condition(_Wire):
@@ -261,18 +292,62 @@ class Condition(_Wire):
     observed_generation: int = 0
 
 
+class ContainerRun(_Wire):
+    """A container's start; its time does not matter."""
+
+
+class ContainerEnd(_Wire):
+    """A container's end; its times and code do not matter."""
+
+    reason: str = ""
+
+
+class ContainerState(_Wire):
+    running: ContainerRun | None = None
+    terminated: ContainerEnd | None = None
+
+
+class ContainerStatus(_Wire):
+    """Kubelet writes an end with the reason ContainerStatusUnknown for every container that it cannot find
+    when the pod ends, also for one that it never made; only one that was made has an ID.
+
+    Source: pkg/kubelet/status/status_manager.go, TerminatePod.
+    """
+
+    state: ContainerState = msgspec.field(default_factory=ContainerState)
+    last_state: ContainerState = msgspec.field(default_factory=ContainerState)
+    container_id: str = msgspec.field(default="", name="containerID")
+
+    @property
+    def has_run(self) -> bool:
+        """Whether the container has ever run."""
+        if self.last_state.running or self.last_state.terminated or self.state.running:
+            return True
+        end = self.state.terminated
+        return end is not None and (end.reason != "ContainerStatusUnknown" or bool(self.container_id))
+
+
 class PodStatus(_Wire):
     phase: str = ""
     conditions: list[Condition] | None = None
     nominated_node_name: str = ""
     start_time: datetime | None = None
     """When kubelet admitted the pod, by the node's clock."""
+    observed_generation: int = 0
+    """The generation of the spec that the kubelet has seen; 0: not stated."""
+    reason: str = ""
+    """Why it is in this phase, in one word; kubelet gives one to pods that it refuses or ends itself."""
+    container_statuses: list[ContainerStatus] | None = None
+    """Kept only of pods that have failed (kube.watch.pod_reader)."""
+    init_container_statuses: list[ContainerStatus] | None = None
 
 
 class Pod(_Wire):
     metadata: ObjectMeta
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)
+    unreadable: str = msgspec.field(default="", name="gangsched.io/unreadable")
+    """The paths that cannot be read, for people: set at the edge, and no field of Kubernetes."""
 
     @property
     def key(self) -> str:
@@ -314,6 +389,7 @@ class NodeStatus(_Wire):
     conditions: list[Condition] | None = None
     images: list[NodeImage] | None = None
     """Kubelets report fifty a node; core.cache.images keeps them, and the cache's nodes omit them."""
+    declared_features: list[str] | None = None
 
 
 class Node(_Wire):

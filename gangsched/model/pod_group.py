@@ -9,8 +9,8 @@ which a pod names its group, those by which it states the group's numbers, how t
 or from an object, and which kinds of object. Then add it to DIALECTS below, at its place: if a pod states one
 name in several dialects, the first one wins. All else follows from the table: which kinds are watched, what
 makes a pod change its group, what members must agree on. A dialect also needs a line in
-gangsched.lab.sim.reading, which reads pods for the checkers and shares no code with this, rights for its kinds in
-deploy/rbac.yaml, and a text in docs/migrating.md.
+gangsched.lab.sim.reading, which reads pods for the checkers and shares no code with this, rights for its
+kinds in deploy/rbac.yaml, and a text in docs/migrating.md.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ from gangsched.model.dialects.numbers import (
     TIMEOUT_KEY,
     TOTAL_MEMBERS_KEY,
     annotated_numbers,
+    annotated_timeout_s,
     device_failure,
-    parse_duration_s,
 )
+from gangsched.model.fields import Known
 from gangsched.model.objects import CustomObject, Pod
 from gangsched.model.owners.dialects import INFERRED_DIALECTS
 from gangsched.model.packing_weight import PACKING_WEIGHT_KEY, annotated_packing_weight
@@ -65,7 +66,8 @@ GANG_KEY = "gangsched.io/gang"
 RANK_KEY = "gangsched.io/rank"
 ATTEMPT_KEY = "gangsched.io/attempt"
 STARTED_IN_KEY = "gangsched.io/started-in-queue"
-BIND_KEYS = (GANG_KEY, RANK_KEY, ATTEMPT_KEY, STARTED_IN_KEY)
+START_KEY = "gangsched.io/start"
+BIND_KEYS = (GANG_KEY, RANK_KEY, ATTEMPT_KEY, START_KEY, STARTED_IN_KEY)
 """The keys that a bind writes besides devices; nothing else writes them."""
 
 GROUP_LABEL = ours.LABEL
@@ -127,9 +129,11 @@ __all__ = [
     "OURS",
     "PARTIAL_BIND_KEY",
     "POD",
+    "PRIORITY_AT",
     "RANK_KEY",
     "SINGLE",
     "STARTED_IN_KEY",
+    "START_KEY",
     "TIMEOUT_KEY",
     "TOTAL_MEMBERS_KEY",
     "GroupKey",
@@ -146,7 +150,6 @@ __all__ = [
     "lone_key",
     "needs_object",
     "one_speaks",
-    "parse_duration_s",
     "role_of",
     "stated_by",
     "stated_names",
@@ -154,6 +157,7 @@ __all__ = [
 ]
 
 _BY_NAME: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (*DIALECTS, *INFERRED_DIALECTS)}
+_FIELDS: Mapping[str, Known] = {dialect.name: Known(dialect.fields) for dialect in DIALECTS if dialect.kinds}
 _LABELS = {key: d.name for d in DIALECTS if d.compose is None for key in d.labels}
 _ANNOTATIONS = {key: d.name for d in DIALECTS if d.compose is None for key in d.annotations}
 _COMPOSING = tuple(d for d in DIALECTS if d.compose is not None)
@@ -162,6 +166,7 @@ _NAMING_LABELS = frozenset(key for dialect in DIALECTS for key in dialect.labels
 _NAMING_ANNOTATIONS = frozenset(key for dialect in DIALECTS for key in dialect.annotations)
 _NOTHING: Mapping[str, str] = {}
 _COMMON = ("spec.schedulerName", "spec.priority", TOPOLOGY_KEY, PACKING_WEIGHT_KEY)
+PRIORITY_AT = _COMMON.index("spec.priority")
 N_COMMON = len(_COMMON)
 """How many of stated_names come from the dialect; these are first."""
 
@@ -169,6 +174,7 @@ _TELLING_LABELS = frozenset(
     (
         *(k for d in DIALECTS for k in (*d.labels, *d.role_labels, *d.stated_labels)),
         *foreign.LABELS,
+        *foreign.ASKING_LABELS,
         *owners.TELLING_LABELS,
     )
 )
@@ -178,6 +184,7 @@ _TELLING_ANNOTATIONS = frozenset(
         PACKING_WEIGHT_KEY,
         *(k for d in DIALECTS for k in (*d.annotations, *d.role_annotations, *d.stated_annotations)),
         *foreign.ANNOTATIONS,
+        *foreign.ASKING_ANNOTATIONS,
         *owners.TELLING_ANNOTATIONS,
     )
 )
@@ -265,8 +272,7 @@ def lone_key(pod: Pod) -> GroupKey:
 
 def needs_object(key: GroupKey) -> bool:
     """True for dialects whose numbers are on a PodGroup object and not on the pods."""
-    dialect = _BY_NAME.get(key.dialect)
-    return dialect is not None and bool(dialect.kinds)
+    return key.dialect in _FIELDS
 
 
 def is_inferred(key: GroupKey) -> bool:
@@ -280,12 +286,14 @@ def group_from_pod(key: GroupKey, pod: Pod) -> PodGroup:
     if key.dialect == POD:
         asked = annotated_topology(meta.annotations)
         annotated_packing_weight(meta.annotations)  # only checked: it means nothing for one pod
-        return PodGroup(key, topology=asked, unsupported=foreign.unsupported_marks(meta))
+        timeout_s, marks = annotated_timeout_s(meta.annotations or _NOTHING), foreign.unsupported_marks(meta)
+        lone = PodGroup(key, topology=asked, schedule_timeout_s=timeout_s, unsupported=marks)
+        return foreign.with_asked(lone, pod)
     dialect = _BY_NAME[key.dialect]
     numbers = dialect.from_pod(key, meta.labels or _NOTHING, meta.annotations or _NOTHING)
     numbers.setdefault("topology", annotated_topology(meta.annotations))
     numbers.setdefault("packing_weight", annotated_packing_weight(meta.annotations))
-    return PodGroup(key, **numbers)
+    return foreign.with_asked(PodGroup(key, **numbers), pod)
 
 
 def with_wishes_of(group: PodGroup, pod: Pod) -> PodGroup:
@@ -298,7 +306,7 @@ def with_wishes_of(group: PodGroup, pod: Pod) -> PodGroup:
         group = replace(group, topology=both(group.topology, asked))
     if weight is not None and group.packing_weight is None:
         group = replace(group, packing_weight=weight)
-    return group
+    return foreign.with_asked(group, pod)
 
 
 def group_from_object(dialect: str, api_version: str, item: CustomObject) -> PodGroup:
@@ -311,6 +319,8 @@ def group_from_object(dialect: str, api_version: str, item: CustomObject) -> Pod
     if walltime := _told_by(meta.annotations or _NOTHING, WALLTIME_ANNOTATIONS):
         numbers["walltime"] = walltime
     numbers |= _BY_NAME[dialect].from_object(item, numbers)
+    for name, found in _FIELDS[dialect].search(item.spec or {})._asdict().items():
+        numbers[name] = (*numbers.get(name, ()), *found)
     total_count = numbers["total_count"]
     if total_count and total_count < numbers["min_count"]:
         raise ParseError(
@@ -321,13 +331,11 @@ def group_from_object(dialect: str, api_version: str, item: CustomObject) -> Pod
 
 
 def role_of(key: GroupKey, pod: Pod) -> str:
-    """The pod's role in its group; "" if it states none, or its dialect has no roles."""
+    """The pod's role in its group; "": it states none, or its dialect has no roles."""
     dialect = _BY_NAME.get(key.dialect)
     if dialect is None or not (dialect.role_annotations or dialect.role_labels):
         return ""
-    labels, annotations = pod.metadata.labels or _NOTHING, pod.metadata.annotations or _NOTHING
-    said = (*map(annotations.get, dialect.role_annotations), *map(labels.get, dialect.role_labels))
-    return next((role for role in said if role), "")
+    return dialect.role_of(pod.metadata.labels or _NOTHING, pod.metadata.annotations or _NOTHING)
 
 
 def one_speaks(key: GroupKey) -> bool:
@@ -367,13 +375,12 @@ def _told_by(metadata: Mapping[str, str], keys: frozenset[str]) -> Mapping[str, 
 def stated_by(key: GroupKey, pod: Pod) -> tuple[object, ...]:
     """Returns a member's statements about its group, as written, in the order of stated_names."""
     spec, meta = pod.spec, pod.metadata
-    topology = weight = None
-    if meta.annotations:
-        topology, weight = meta.annotations.get(TOPOLOGY_KEY), meta.annotations.get(PACKING_WEIGHT_KEY)
-    common = (spec.scheduler_name, spec.priority or 0, topology, weight)
+    own = meta.annotations or _NOTHING
+    common = (spec.scheduler_name, spec.priority or 0, own.get(TOPOLOGY_KEY), own.get(PACKING_WEIGHT_KEY))
     dialect = _BY_NAME.get(key.dialect)
     if key.dialect == POD:
-        return (*common, *foreign.unsupported_marks(meta))
+        marks = (*foreign.unsupported_marks(meta), *foreign.asked_of_others(pod))
+        return (*common, own.get(TIMEOUT_KEY), *marks)
     if dialect is None or dialect.kinds:
         return common
     return (

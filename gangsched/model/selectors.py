@@ -83,6 +83,13 @@ def selector_of(wire: LabelSelector | None) -> Selector | None:
     return Selector(tuple(found))
 
 
+def size_of(wire: LabelSelector) -> int:
+    """Returns the number of labels, requirements and their values."""
+    expressions = wire.match_expressions or ()
+    n_values = sum(len(one.values or ()) for one in expressions)
+    return len(wire.match_labels or ()) + len(expressions) + n_values
+
+
 def requirements_of(labels: Mapping[str, str]) -> list[Requirement]:
     """Returns conditions for exactly these labels, in the order of their keys."""
     return [Requirement(key, "In", (labels[key],)) for key in sorted(labels)]
@@ -113,4 +120,4 @@ class PodTerm(msgspec.Struct, frozen=True, gc=False):
         return self.namespace_selector is not None or any(term.looks_at_namespaces for term in self.also)
 
 
-__all__ = ["EVERYTHING", "PodTerm", "Requirement", "Selector", "requirements_of", "selector_of"]
+__all__ = ["EVERYTHING", "PodTerm", "Requirement", "Selector", "requirements_of", "selector_of", "size_of"]

@@ -137,6 +137,7 @@ class CsiNode(_Kept):
 
 class CsiDriverSpec(_Kept):
     storage_capacity: bool = False
+    prevent_pod_scheduling_if_missing: bool = False
 
 
 class CsiDriver(_Kept):

@@ -16,7 +16,7 @@ import msgspec
 
 from gangsched.errors import ParseError
 from gangsched.model.dialects.numbers import parse_duration_s
-from gangsched.model.objects import Pod
+from gangsched.model.objects import ObjectMeta, Pod
 
 WALLTIME_KEY = "gangsched.io/walltime"
 SLURM_WALLTIME_KEY = "slurmjob.slinky.slurm.net/timelimit"
@@ -28,6 +28,9 @@ WALLTIME_ANNOTATIONS = frozenset((WALLTIME_KEY, SLURM_WALLTIME_KEY))
 Source = Literal["stated", "enforced", "predicted", "default", "never"]
 SOURCES: tuple[Source, ...] = ("stated", "enforced", "predicted", "default", "never")
 """The highest precedence first."""
+
+LATEST_S = 400 * 366 * 86_400.0
+"""A time as far ahead as this is in no calendar, and is not shown as a date."""
 
 # Pods of these controllers are replaced when they end, and those of a node (mirror pods) return with it: such
 # a pod frees nothing when it ends.
@@ -55,6 +58,14 @@ def pod_walltime(pod: Pod) -> Walltime:
     if deadline is None or not 0 < deadline < stated.seconds:
         return stated
     return Walltime(float(deadline), "enforced", DEADLINE_FIELD, stated.problems)
+
+
+def states_walltime(meta: ObjectMeta) -> bool:
+    """Whether a pod's metadata has a key that states its walltime, whatever it says."""
+    labels, annotations = meta.labels, meta.annotations
+    if annotations and (WALLTIME_KEY in annotations or SLURM_WALLTIME_KEY in annotations):
+        return True
+    return labels is not None and KUEUE_WALLTIME_LABEL in labels
 
 
 def stated_walltime(labels: Mapping[str, str] | None, annotations: Mapping[str, str] | None) -> Walltime:

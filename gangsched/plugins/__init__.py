@@ -41,6 +41,7 @@ from gangsched.plugins.inter_pod_affinity import InterPodAffinity
 from gangsched.plugins.load_aware import LoadAware
 from gangsched.plugins.node_affinity import NodeAffinity
 from gangsched.plugins.node_conditions import NodeConditions
+from gangsched.plugins.node_declared_features import NodeDeclaredFeatures
 from gangsched.plugins.node_name import NodeName
 from gangsched.plugins.node_ports import NodePorts
 from gangsched.plugins.node_prefer_avoid_pods import NodePreferAvoidPods
@@ -169,6 +170,7 @@ _TABLE: tuple[tuple[PluginInfo, Factory], ...] = (
         NodePreferAvoidPods,
     ),
     (_info("NodeConditions", "preFilter", "filter", is_default=False), NodeConditions),
+    (_info("NodeDeclaredFeatures", "preFilter", "filter"), NodeDeclaredFeatures),
     (_info("DefaultBinder", "bind"), DefaultBinder),
     (_info("GangScheduling", "preEnqueue", "permit"), GangScheduling),
 )

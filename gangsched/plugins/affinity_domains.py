@@ -146,12 +146,11 @@ def not_away(template: PodTemplate, view: ClusterView) -> BoolArray | None:
 
 def not_against(template: PodTemplate, view: ClusterView) -> BoolArray | None:
     """Returns nodes whose domains have no pod whose terms repel the template."""
-    against = [
-        (term.topology_key, spread_out(rows, view.n_rows))
-        for (kind, term), rows in view.carried_against(template)
-        if kind is AffinityKind.ANTI_REQUIRED
-    ]
-    return _clear(against, view)
+    at: dict[str, dict[int, int]] = {}
+    for (kind, term), rows in view.carried_against(template):
+        if kind is AffinityKind.ANTI_REQUIRED:
+            at.setdefault(term.topology_key, {}).update(rows)
+    return _clear(((key, spread_out(rows, view.n_rows)) for key, rows in at.items()), view)
 
 
 def _clear(counted: Iterable[tuple[str, IntArray]], view: NodeQueries) -> BoolArray | None:

@@ -17,7 +17,7 @@ from gangsched.core.framework.interface import Handle
 from gangsched.errors import ApiError
 from gangsched.model.names import is_subdomain
 from gangsched.model.objects import NodeSelectorTerm
-from gangsched.model.printable import one_line
+from gangsched.model.printable import marked, one_line
 from gangsched.model.storage import VOLUMES, PersistentVolume, PersistentVolumeClaim
 from gangsched.plugins.claims import claim_of, is_bound, lost, on_nodes
 from gangsched.plugins.volume_matching import SELECTED_NODE, Choice
@@ -178,7 +178,9 @@ def _unsuitable(
     """Returns why the pod cannot use the claim's volume on this node; "" if it can."""
     name, mine, owner = volume.metadata.name, claim.metadata, volume.spec.claim_ref
     if owner is None or owner.uid != mine.uid:
-        its = f"{owner.namespace}/{owner.name} ({owner.uid})" if owner is not None else "none"
+        its = "none" if owner is None else marked("claim", [f"{owner.namespace}/{owner.name}"])
+        if owner is not None and owner.namespace == mine.namespace:
+            its = f"{its} ({owner.uid})"  # it may be of the same name, and a former one
         return f"binding volumes: PVC {mine.name!r} names {name} as its volume, whose claim is {its}"
     row = nodes.row_of(node_name)
     if row is None:

@@ -19,7 +19,7 @@ from gangsched.model.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from gangsched.plugins.node_selector import EVERYWHERE, match_any_term, match_term
+from gangsched.plugins.node_selector import EVERYWHERE, Asked, match_any_term
 
 WAITS = "WaitForFirstConsumer"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
@@ -77,4 +77,4 @@ def selected_nodes(selector: LabelSelector, view: NodeQueries) -> BoolArray:
     found += [SelectorRequirement(k, "In", [v]) for k, v in (selector.match_labels or {}).items()]
     if not found:
         return np.ones(view.n_rows, dtype=np.bool_)
-    return match_term(NodeSelectorTerm(found), view, EVERYWHERE)
+    return Asked(view, EVERYWHERE).term(NodeSelectorTerm(found))

@@ -16,12 +16,18 @@ from gangsched.core.cache.view.objects import ObjectQueries
 from gangsched.core.framework.interface import DryRun, PostFilterResult, Status
 from gangsched.core.framework.plan import FitError
 from gangsched.core.framework.profile import Demand
+from gangsched.core.preemption.costs import DisruptionBudget
 from gangsched.core.preemption.search import PreemptionSearch
-from gangsched.core.preemption.victims import DisruptionBudget, is_leaving, may_preempt
+from gangsched.core.preemption.victims import is_leaving, may_preempt
 from gangsched.core.types.group import PodInfo
-from gangsched.model.selectors import selector_of
+from gangsched.model.selectors import EVERYTHING, selector_of, size_of
+from gangsched.model.workloads import PodDisruptionBudget
 
 BUDGETS = "poddisruptionbudgets.policy"
+MAX_SELECTOR = 100
+"""Labels, requirements and values of a budget's selector; people write a handful."""
+MAX_COMPARED = 2_000_000
+"""Labels of pods and of groups of alike pods that the budgets of one namespace look at in one search."""
 
 
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -88,7 +94,8 @@ def _budgets(
     a pod evicted but not yet recorded uses one up.
 
     Unlike in kube-scheduler, an empty selector matches every pod of the namespace, as it does in the API
-    server's eviction.
+    server's eviction. A selector that is too long counts as an empty one, and a namespace with too many
+    budgets as one that allows no disruption: their authors may ask both for their own pods in few words.
     """
     by_namespace: dict[str, dict[str, PodInfo]] = {}
     if view.objects(BUDGETS):
@@ -96,26 +103,45 @@ def _budgets(
             by_namespace.setdefault(info.pod.metadata.namespace, {})[info.uid] = info
     budgets = []
     for namespace, there in by_namespace.items():
-        alike: dict[tuple[str, ...], list[list[PodInfo]]] = {}
-        for item in view.objects_in(BUDGETS, namespace).values():
-            selector = selector_of(item.spec.selector)
-            told = item.status.disrupted_pods or {}
-            if selector is None:
-                continue
-            if selector.keys not in alike:
-                alike[selector.keys] = _alike(there.values(), selector.keys)
-            uids = [
-                info.uid
-                for some in alike[selector.keys]
-                if selector.matches(some[0].pod.metadata.labels or {})
-                for info in some
-                if info.pod.metadata.name not in told
-            ]
-            evicted = [uid for uid in uids if uid in going and not is_leaving(there[uid])]
-            if len(evicted) < len(uids):
-                left = item.status.disruptions_allowed - len(evicted)
-                budgets.append(DisruptionBudget(left, frozenset(uids).difference(going)))
+        budgets += _budgets_of(view.objects_in(BUDGETS, namespace), there, going)
     return budgets
+
+
+def _budgets_of(
+    items: Mapping[str, PodDisruptionBudget], there: Mapping[str, PodInfo], going: Mapping[str, PodInfo]
+) -> list[DisruptionBudget]:
+    """The budgets of one namespace about these pods of it."""
+    budgets: list[DisruptionBudget] = []
+    alike: dict[tuple[str, ...], list[list[PodInfo]]] = {}
+    n_left = MAX_COMPARED
+    for _, item in sorted(items.items(), key=_by_name):
+        if item.spec.selector is None:
+            continue
+        is_long = size_of(item.spec.selector) > MAX_SELECTOR
+        selector = EVERYTHING if is_long else selector_of(item.spec.selector) or EVERYTHING
+        told = item.status.disrupted_pods or {}
+        if selector.keys not in alike:
+            alike[selector.keys] = _alike(there.values(), selector.keys)
+            n_left -= len(there) * (1 + len(selector.keys))
+        uids = [
+            info.uid
+            for some in alike[selector.keys]
+            if selector.matches(some[0].pod.metadata.labels or {})
+            for info in some
+            if info.pod.metadata.name not in told
+        ]
+        n_left -= len(alike[selector.keys]) * (1 + len(selector.keys)) + len(uids)
+        if n_left < 0:
+            return [DisruptionBudget(0, frozenset(there).difference(going))]
+        evicted = [uid for uid in uids if uid in going and not is_leaving(there[uid])]
+        if len(evicted) < len(uids):
+            left = item.status.disruptions_allowed - len(evicted)
+            budgets.append(DisruptionBudget(left, frozenset(uids).difference(going)))
+    return budgets
+
+
+def _by_name(one: tuple[str, object]) -> str:
+    return one[0]
 
 
 def _alike(infos: Iterable[PodInfo], keys: Sequence[str]) -> list[list[PodInfo]]:

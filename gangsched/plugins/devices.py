@@ -7,7 +7,8 @@ IDs, whichever devices those are.
 
 Which nodes: `require` in the settings of devices, this plugin's own argument, or the annotation
 `gangsched.io/require-device-ids` of a pod or its PodGroup leave out nodes that do not list a resource's
-devices, since there the IDs of a pod's devices would be unknown.
+devices, since there the IDs of a pod's devices would be unknown. A node where pods may hold listed devices
+and nothing shows which counts as one without that list (core.cache.device_ledger).
 
 Not in kube-scheduler, which only counts extended resources (NodeResourcesFit does that here too, so a
 resource without an inventory is limited by its count alone). core.cycle.device_allocation chooses the IDs.
@@ -120,13 +121,19 @@ class Devices:
     def reasons(
         self, state: CycleState, template: PodTemplate, view: DeviceQueries
     ) -> Sequence[tuple[str, BoolArray]]:
-        found = [
-            (f"Insufficient healthy devices of {resource}", (free >= 0) & (free < amount))
-            for resource, amount, free in _asked(template, view)
-        ]
+        found: list[tuple[str, BoolArray]] = []
+        for resource, amount, free in _asked(template, view):
+            short, unknown = (free >= 0) & (free < amount), view.with_unknown(resource)
+            found.append((f"Insufficient healthy devices of {resource}", short & ~unknown))
+            if (short & unknown).any():
+                found.append((_not_known(resource), short & unknown))
         for resource, constraint in template.constraints.items():
             found += _missing(template.requests[resource], resource, constraint, view)
-        return [*found, *((reason, unfit) for unfit, reason in _unlabelled(template, view))]
+        found += [(reason, unfit) for unfit, reason in _unlabelled(template, view)]
+        by_reason: dict[str, BoolArray] = {}  # two checks may have one reason for a node, which counts once
+        for reason, rows in found:
+            by_reason[reason] = by_reason[reason] | rows if reason in by_reason else rows
+        return [*by_reason.items()]
 
     def cures(self, change: ClusterChange, template: PodTemplate | None, view: DeviceQueries) -> bool:
         if template is None or change.row < 0:
@@ -143,12 +150,23 @@ def _listing(template: PodTemplate, required: frozenset[str], view: DeviceQuerie
     wanted = [
         one for one in template.requests if one in required or (required >= ALL_RESOURCES and "/" in one)
     ]
+    unknown = np.zeros(view.n_rows, dtype=np.bool_)
     for resource in wanted:
         free = view.device_free(resource)
         mask &= free >= 0 if free is not None else False
+        unknown |= view.with_unknown(resource)
     if not wanted:
         return SUCCESS
-    return NodeSubset(mask, f"node(s) did not list their {', '.join(wanted)}, whose IDs must be known")
+    names = ", ".join(wanted)
+    n_unknown, n_out = int((unknown & ~mask).sum()), int((view.live & ~mask).sum())
+    if n_unknown and n_unknown == n_out:
+        return NodeSubset(mask, _not_known(names))
+    beside = f" ({n_unknown} of them list these, and run pods without known IDs)" if n_unknown else ""
+    return NodeSubset(mask, f"node(s) did not list their {names}, whose IDs must be known{beside}")
+
+
+def _not_known(names: str) -> str:
+    return f"node(s) where it is not known which of the listed {names} the pods there have"
 
 
 def _asked(template: PodTemplate, view: DeviceQueries) -> Iterator[tuple[str, int, IntArray]]:
@@ -206,10 +224,11 @@ def _missing(
     amount: int, resource: str, constraint: DeviceConstraint, view: DeviceQueries
 ) -> list[tuple[str, BoolArray]]:
     unlisted, unlinked, given_up = (np.zeros(view.n_rows, dtype=np.bool_) for _ in range(3))
+    unknown = view.with_unknown(resource)
     for row in range(view.n_rows):
         inventory = view.inventory(row, resource)
-        if inventory is None:
-            unlisted[row] = True
+        if inventory is None or unknown[row]:
+            unlisted[row] = inventory is None and not unknown[row]
             continue
         most = sets_of(inventory.topology, constraint).most(view.device_mask(row, resource), amount)
         if most.n == 0:
@@ -217,6 +236,7 @@ def _missing(
     told = f"{amount} free {resource} {constraint.described}"
     return [
         (f"node(s) did not list their {resource}, which {CONSTRAINTS_KEY} needs", unlisted),
+        *([(_not_known(resource), unknown)] if unknown.any() else []),
         (f"node(s) without {told}", unlinked),
         (f"node(s) where the search for {told} was given up", given_up),
     ]

@@ -7,22 +7,24 @@ take its queue, or one above it, over its limit is kept out until that queue hol
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from gangsched.core.cache.kueue_admissions import ADMISSIONS
 from gangsched.core.cache.namespace_usage import QueueView
-from gangsched.core.cache.queue_book import KEPT_FOR, OverLimit
-from gangsched.core.cache.queue_tree import BY_KUEUE
+from gangsched.core.cache.queue_book import QueueBook
+from gangsched.core.cache.queue_limits import KEPT_FOR, OverLimit
 from gangsched.core.framework.eviction_rule import EvictionRule
 from gangsched.core.framework.status import SUCCESS, Code, Status
-from gangsched.core.preemption.queue_rights import SYSTEM_PRIORITY, QueueRights
+from gangsched.core.preemption.queue_rights import SYSTEM_PRIORITY, QueueRights, is_within
+from gangsched.core.preemption.victims import may_preempt, priority_of
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.needed import requests_of
 from gangsched.model.resources import told_amount
 
 SYSTEM = "/system"
-"""The lane of pods that the cluster itself needs; it comes first, and then pods that Kueue has admitted."""
+"""The lane of pods that the cluster itself needs; it comes first."""
 _FREES = Change.ROOM_FREED | Change.NODE_REMOVED
 
 
@@ -34,13 +36,13 @@ class Fairness:
     # -- QueueSort -------------------------------------------------------------------------------------
 
     def sort_key(self, group: Group, view: QueueView) -> tuple[Any, ...]:
-        """Sorts within a queue: by priority, then the group that was complete first; with `order: shortest`,
-        the shortest comes before that."""
+        """Sorts within a queue: by priority, then by the priority that the group's object asks for, then the
+        group that was complete first; with `order: shortest`, the shortest comes before that."""
         book = view.queues
         queue = None if book is None else book.tree.queues.get(view.queue_of(group))
         is_short = queue is not None and queue.order == "shortest"
         walltime_s = view.walltime_s(group) if is_short else 0.0
-        return (-group.priority - group.raised, walltime_s, group.first_complete_s)
+        return (-group.priority - group.raised, -group.wished_priority, walltime_s, group.first_complete_s)
 
     def passing_key(self, group: Group, view: QueueView) -> tuple[Any, ...] | None:
         """Sorts by arrival with `order: shortest`: shorter groups that came later pass a long one."""
@@ -48,30 +50,58 @@ class Fairness:
         queue = None if book is None else book.tree.queues.get(view.queue_of(group))
         if queue is None or queue.order != "shortest":
             return None
-        return (-group.priority - group.raised, group.first_complete_s)
+        return (-group.priority - group.raised, -group.wished_priority, group.first_complete_s)
 
     def lane(self, group: Group, view: QueueView) -> str:
         return SYSTEM if group.priority >= SYSTEM_PRIORITY else view.queue_of(group)
 
     def lane_key(self, first: Group, view: QueueView) -> tuple[Any, ...]:
         lane = self.lane(first, view)
-        if lane in (SYSTEM, BY_KUEUE) or view.queues is None:
-            return (lane != SYSTEM, lane != BY_KUEUE, ())
-        return (True, True, view.place_of_queue(lane, view.request_of(first)))
+        if lane == SYSTEM or view.queues is None:
+            return (lane != SYSTEM, ())
+        return (True, view.place_of_queue(lane, view.request_of(first)))
 
     # -- Admit -----------------------------------------------------------------------------------------
 
     def admit(self, group: Group, members: Sequence[PodInfo], view: QueueView) -> Status:
         """Admits the members, of `group` and of groups that start with it, unless a limit keeps them out."""
+        return self.admit_without(group, members, (), view)
+
+    def admit_without(
+        self, group: Group, members: Sequence[PodInfo], gone: Collection[PodInfo], view: QueueView
+    ) -> Status:
+        """As `admit`, if these pods were gone."""
         book = view.queues
         if book is None:
             return SUCCESS
         for info in members:
             if problem := book.tree.of(info.pod).problem:
                 return Status(Code.UNRESOLVABLE, problem, self.name)
-        asked = book.tree.asked(members) if group.priority < SYSTEM_PRIORITY else None
-        over = book.over_limit(asked, view.kept_in_limits(group)) if asked else None
+        asked = book.asked(info for info in members if priority_of(info) < SYSTEM_PRIORITY)
+        if not asked:
+            return SUCCESS
+        kept = view.kept_in_limits(group)
+        if gone:
+            kept = _less(kept, book, gone)
+        over = book.over_limit(asked, kept)
         return SUCCESS if over is None else _over(over)
+
+    def may_admit_without(self, group: Group, members: Sequence[PodInfo], view: QueueView) -> bool:
+        """Whether pods that the group may evict hold what it lacks below its limits, counted generously:
+        those of lower priority, or, if its queue is due something, all."""
+        book = view.queues
+        if book is None or not may_preempt(group, members):
+            return False
+        asked = book.asked(members)
+        reclaims = book.tree.settings.reclaim == "fair" or (
+            book.tree.settings.reclaim == "guaranteed"
+            and any(is_within(book.guaranteed(name), book.used(name), some) for name, some in asked.items())
+        )
+        return reclaims or all(
+            one.used + one.kept + one.needs - one.limit
+            <= book.by_priority.below(one.queue, group.priority, one.resource)
+            for one in book.over_limits(asked, view.kept_in_limits(group))
+        )
 
     def eviction_rule(
         self, unit: Sequence[Group], members: Sequence[PodInfo], view: QueueView
@@ -82,7 +112,7 @@ class Fairness:
             return None
         if book.tree.settings.reclaim != "fair" and not book.tree.guarantees:
             return None
-        if any(group.priority >= SYSTEM_PRIORITY for group in unit):
+        if all(group.priority >= SYSTEM_PRIORITY for group in unit):
             return None
         asked: dict[str, list[PodInfo]] = {}
         for info in members:
@@ -96,7 +126,7 @@ class Fairness:
     ) -> bool:
         """Whether `admit` succeeds now; False unless room of a queue above the group was freed."""
         book = view.queues
-        if book is None or not change.what & _FREES:
+        if book is None or not (change.what & _FREES or change.kind == ADMISSIONS):
             return book is None
         if change.pod is not None:
             freed = book.tree.paths.get(book.tree.of(change.pod).queue, ())
@@ -104,6 +134,25 @@ class Fairness:
             if above.isdisjoint(freed):
                 return False
         return self.admit(group, members, view).is_success
+
+
+def _less(
+    kept: Mapping[str, Mapping[str, int]], book: QueueBook, gone: Iterable[PodInfo]
+) -> dict[str, dict[str, int]]:
+    """Returns what is kept within limits, less what these pods hold there."""
+    left = {name: dict(some) for name, some in kept.items()}
+    gone = list(gone)
+    if book.admissions is not None:
+        for name, some in book.admissions.passing(gone, -1).items():
+            own = left.setdefault(name, {})
+            for resource, amount in some.items():  # less than 0: what passed limits now gives nothing back
+                own[resource] = own.get(resource, 0) - amount
+    for info in gone:
+        for name in book.tree.paths.get(book.queue_of(info), ()):
+            own = left.setdefault(name, {})
+            for resource in book.tree.queues[name].limit:
+                own[resource] = own.get(resource, 0) - info.template.requests.get(resource, 0)
+    return left
 
 
 def _over(over: OverLimit) -> Status:

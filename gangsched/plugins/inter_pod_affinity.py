@@ -65,6 +65,7 @@ class InterPodAffinity:
         | Change.POD_LABELS
         | Change.ROOM_FREED
         | Change.NODE_ADDED
+        | Change.NODE_REMOVED
         | Change.NODE_LABELS
         | Change.OBJECT
     )
@@ -228,6 +229,7 @@ class InterPodAffinity:
                 )
         if not has_preference and self._args.ignore_preferred_terms_of_existing_pods:
             return {}
+        existing: dict[str, dict[int, int]] = {}
         for (kind, term), rows in view.carried_against(template):
             weight = {
                 AffinityKind.REQUIRED: self._args.hard_pod_affinity_weight,
@@ -236,7 +238,12 @@ class InterPodAffinity:
                 AffinityKind.ANTI_REQUIRED: 0,
             }[kind]
             if weight:
-                add(term, spread_out(rows, view.n_rows), weight)
+                at = existing.setdefault(term.topology_key, {})
+                for row, n in rows.items():
+                    at[row] = at.get(row, 0) + n * weight
+        for key, by_row in existing.items():
+            more = spread_out(by_row, view.n_rows)
+            sums[key] = sums[key] + more if key in sums else more
         return sums
 
 

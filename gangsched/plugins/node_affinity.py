@@ -26,7 +26,7 @@ from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.names import is_label_value, is_qualified_name
 from gangsched.model.objects import NodeAffinity as AffinityRules
 from gangsched.model.objects import NodeSelectorTerm, PreferredSchedulingTerm
-from gangsched.plugins.node_selector import EVERYWHERE, match_any_term, match_labels, match_term, problem
+from gangsched.plugins.node_selector import EVERYWHERE, Asked, match_any_term, match_labels, problem
 
 REASON = "node(s) didn't match Pod's node affinity/selector"
 REASON_ADDED = "node(s) didn't match scheduler-enforced node affinity"
@@ -134,8 +134,9 @@ class NodeAffinity:
             if revision == view.static_revision and len(weights) == view.n_rows:
                 return weights
         weights = np.zeros(view.n_rows, dtype=np.int64)
+        asked = Asked(view, EVERYWHERE)
         for term in terms:
-            weights += term.weight * match_term(term.preference, view, EVERYWHERE)
+            weights += term.weight * asked.term(term.preference)
         return self._weights.put(template, (view.static_revision, weights))[1]
 
 

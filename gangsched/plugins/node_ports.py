@@ -20,7 +20,7 @@ from gangsched.core.framework.interface import (
     IntArray,
     Rows,
 )
-from gangsched.core.types.pod_template import HostPort, PodTemplate
+from gangsched.core.types.pod_template import ANY_ADDRESS, HostPort, PodTemplate
 
 REASON = "node(s) didn't have free ports for the requested pod ports"
 _EVERY = "0.0.0.0"
@@ -66,15 +66,14 @@ class NodePorts:
 def _conflict(wanted: Sequence[HostPort], taken: Mapping[HostPort, int]) -> bool:
     """Whether two have the same protocol and port, with an address in common; 0.0.0.0 is every address.
 
-    Each is looked up in a set: a pod may want thousands, and as many may be taken.
+    Each is looked up: a pod may want hundreds, and others, bound by whoever, have taken ten thousands.
     """
-    at_any: set[tuple[str, int]] | None = None
     for address, protocol, number in wanted:
         if address == _EVERY:
-            if at_any is None:
-                at_any = {(its, other) for _, its, other in taken}
-            if (protocol, number) in at_any:
+            if (ANY_ADDRESS, protocol, number) in taken:
                 return True
-        elif (address, protocol, number) in taken or (_EVERY, protocol, number) in taken:
+        elif address != ANY_ADDRESS and (
+            (address, protocol, number) in taken or (_EVERY, protocol, number) in taken
+        ):
             return True
     return False

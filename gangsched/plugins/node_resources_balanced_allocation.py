@@ -3,10 +3,14 @@
 It scores the change: how evenly cpu, memory and other resources are used with the pod, against without it.
 About 75 where little changes, towards 100 where the pod evens the node out, towards 50 where it makes it
 lopsided. Source: kube-scheduler `plugins/noderesources/balanced_allocation.go`, in the same floating point
-steps, so that rounding agrees.
+steps, so that rounding agrees. With `formula: AsPrinted` it is BalancedResourceAllocation as Kubernetes had
+it up to 1.11 and as papers print it, `10 - |cpu - memory| * 10` of the requested shares with the pod, in
+0..100.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -22,14 +26,15 @@ from gangsched.core.framework.interface import (
 )
 from gangsched.core.types.per_template import PerTemplate
 from gangsched.core.types.pod_template import PodTemplate
-from gangsched.model.resources import PODS
+from gangsched.model.resources import CPU, MEMORY, PODS
 from gangsched.plugins.node_resources_fit import DEFAULT_RESOURCES, NATIVE, ResourceSpec
 
 
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """NodeResourcesBalancedAllocationArgs; all resources weigh the same."""
+    """NodeResourcesBalancedAllocationArgs; all resources weigh the same. formula: kube-scheduler has none."""
 
     resources: tuple[ResourceSpec, ...] = DEFAULT_RESOURCES
+    formula: Literal["Change", "AsPrinted"] = "Change"
 
     def __post_init__(self) -> None:
         seen: set[str] = set()
@@ -41,6 +46,8 @@ class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
             seen.add(one.name)
         if not self.resources:
             msgspec.structs.force_setattr(self, "resources", DEFAULT_RESOURCES)
+        if self.formula == "AsPrinted" and {one.name for one in self.resources} != {CPU, MEMORY}:
+            raise ValueError("formula AsPrinted is about cpu and memory, and takes no other resources")
 
 
 class NodeResourcesBalancedAllocation:
@@ -50,14 +57,16 @@ class NodeResourcesBalancedAllocation:
     score_by_row = True
 
     def __init__(self, args: Args | None = None) -> None:
-        resources = (args or Args()).resources
-        self._names = tuple(one.name for one in resources if one.name != PODS)
+        args = args or Args()
+        self._names = tuple(one.name for one in args.resources if one.name != PODS)
+        self._as_printed = args.formula == "AsPrinted"
         self._scored: PerTemplate[tuple[int, tuple[IntArray, IntArray]]] = PerTemplate()
 
     def score(
         self, state: CycleState, template: PodTemplate, view: RoomQueries, rows: IntArray
     ) -> FloatArray | None:
-        """50 to 100 in whole numbers; None for a pod that requests none of the resources."""
+        """50 to 100 in whole numbers; AsPrinted: 0 to 100. None for a pod that requests none of the
+        resources."""
         if not any(name in template.requests for name in self._names):
             return None
         columns, requests = self._columns_of(template)
@@ -72,6 +81,10 @@ class NodeResourcesBalancedAllocation:
 
     def _change(self, requests: IntArray, allocatable: IntArray, free: IntArray) -> FloatArray:
         used, has = allocatable - free, allocatable != 0
+        if self._as_printed:
+            of_cpu, of_memory = np.minimum((used + requests) / np.where(has, allocatable, 1), 1.0)
+            as_printed: FloatArray = MAX_SCORE - np.abs(of_cpu - of_memory) * MAX_SCORE
+            return as_printed
         without, with_pod = (_evenness(asked, allocatable, has) for asked in (used, used + requests))
         half = int(MAX_SCORE) // 2
         scores: FloatArray = (half + (half + with_pod - without) // 2).astype(np.float64)

@@ -1,4 +1,4 @@
-"""NodeVolumeLimits: how many volumes of a driver a node can have attached.
+"""NodeVolumeLimits: how many volumes of a driver a node can have attached, and drivers that it lacks.
 
 CSI drivers state the limits in the node's CSINode; in-tree volumes count for the driver that they were
 migrated to. A node without a CSINode has no CSI; there the old cloud limits apply, which kube-scheduler has
@@ -28,6 +28,7 @@ from gangsched.model.storage import (
     ATTACHMENTS,
     CLAIMS,
     CLASSES,
+    DRIVERS,
     NODES,
     VOLUMES,
 )
@@ -42,6 +43,7 @@ from gangsched.plugins.attached_volumes import (
     storing,
     volumes_of,
 )
+from gangsched.plugins.missing_drivers import MissingDrivers
 
 REASON = "node(s) exceed max volume count"
 CLASSIC_LIMITS: Mapping[str, int] = {EBS: 39, GCE: 16}
@@ -64,24 +66,34 @@ class NodeVolumeLimits:
 
     name = "NodeVolumeLimits"
     sees_pods: ClassVar[bool] = True
-    watches: ClassVar[tuple[str, ...]] = (CLAIMS, VOLUMES, CLASSES, NODES, ATTACHMENTS)
+    watches: ClassVar[tuple[str, ...]] = (CLAIMS, VOLUMES, CLASSES, NODES, ATTACHMENTS, DRIVERS)
     cured_by = Change.ROOM_FREED | Change.NODE_ADDED | Change.OBJECT
 
     def __init__(self, args: Args | None = None) -> None:
         most = args.max_pd_volumes if args is not None else 0
+        self._missing = MissingDrivers()
         self._attached = AttachedVolumes(dict.fromkeys(DRIVERS_OF_PLUGINS, most) if most else CLASSIC_LIMITS)
 
     def concerns(self, template: PodTemplate) -> bool:
-        return bool(template.volumes)
+        return bool(template.volumes or _inline(template))
 
     def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
-        """Skips also when no node limits any of the drivers, as for storage that is not attached."""
-        if not any(may_count(volume) for volume in template.volumes):
+        """Skips also when no node limits any of the drivers, as for storage that is not attached, and none
+        of them has to be on the pod's node.
+        """
+        if not any(may_count(volume) for volume in template.volumes) and not _inline(template):
             return SKIP
+        if self._missing.of(template, view):
+            return SUCCESS
         self._attached.follow(view)
         return SUCCESS if self._attached.limits_any(volumes_of(template, view)) else SKIP
 
     def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
+        within = self._within_limits(template, view)
+        drivers = self._missing.of(template, view)
+        return within & self._missing.admits(drivers, view) if drivers else within
+
+    def _within_limits(self, template: PodTemplate, view: ClusterView) -> BoolArray:
         self._attached.follow(view)
         used = view.kept(self, lambda: _Used(self._attached, view))
         room = view.kept((self, template.serial), lambda: _Room(self._attached, template, used, view))
@@ -90,8 +102,11 @@ class NodeVolumeLimits:
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
     ) -> Sequence[tuple[str, BoolArray]]:
-        mask = self.filter(state, template, view)
-        return () if mask is None else ((REASON, ~mask),)
+        lacking = [
+            (f"{driver} CSI driver is not installed on the node", ~self._missing.rows_with(driver, view))
+            for driver in self._missing.of(template, view)
+        ]
+        return (*lacking, (REASON, ~self._within_limits(template, view)))
 
     def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
         if change.what is Change.OBJECT:
@@ -99,6 +114,10 @@ class NodeVolumeLimits:
         if change.what is Change.ROOM_FREED and change.pod is not None:
             return any(may_count(volume) for volume in change.pod.spec.volumes or ())
         return True
+
+
+def _inline(template: PodTemplate) -> bool:
+    return any(volume.csi is not None for volume in template.spec.volumes or ())
 
 
 class _Used:

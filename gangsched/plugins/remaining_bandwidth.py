@@ -141,6 +141,22 @@ class RemainingBandwidth:
             room[left > most] = 0
         return room
 
+    def is_stated(self, template: PodTemplate, view: PodQueries) -> bool:
+        """Whether the pod expects more than it requires: by what is expected, nodes differ for it."""
+        request = self._request_of(template)
+        return request is not None and request.expected > request.required
+
+    def preferred_capacity(
+        self, state: CycleState, template: PodTemplate, view: PodQueries
+    ) -> IntArray | None:
+        """How many members each node takes that all have left what they expect; None: they expect no more
+        than they require."""
+        request = self._request_of(template)
+        if request is None or request.expected <= request.required:
+            return None
+        room: IntArray = np.maximum(self._left(request, view, EVERYWHERE), 0) // request.expected
+        return room
+
     def _most(self, request: BandwidthRequest) -> int | None:
         """Returns the most that a node may have left, bytes a second; None: any amount."""
         if not self._args.bound or request.expected <= request.required:

@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from gangsched.core.cache.view.objects import ObjectQueries
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Pod
-from gangsched.model.selectors import Selector, requirements_of, selector_of
+from gangsched.model.selectors import Selector, requirements_of, selector_of, size_of
 
 WATCHES = ("services", "replicationcontrollers", "replicasets.apps", "statefulsets.apps")
 _CONTROLLERS = {
@@ -19,6 +19,11 @@ _CONTROLLERS = {
     ("apps/v1", "ReplicaSet"): "replicasets.apps",
     ("apps/v1", "StatefulSet"): "statefulsets.apps",
 }
+
+
+# Of a service and a controller together; people write a handful of labels. Their authors may write as much as
+# an object holds (1.5 MiB), and it would be compared with all pods for each kind of pods that they select.
+MAX_SIZE = 50
 
 
 def controller_of(pod: Pod) -> tuple[str, str] | None:
@@ -44,19 +49,22 @@ def _by_name(one: tuple[str, object]) -> str:
 
 
 def selector_for(template: PodTemplate, view: ObjectQueries) -> Selector:
-    """Combines the selectors of the services and the controller of the template's pods; empty if none."""
+    """Combines the selectors of the services and the controller of the template's pods; empty if none, or if
+    they have more than MAX_SIZE labels, requirements and values."""
     merged: dict[str, str] = {}
     for _, service in sorted(view.objects_in("services", template.namespace).items(), key=_by_name):
-        wanted = service.spec.selector
-        if wanted is not None and all(template.labels.get(key) == value for key, value in wanted.items()):
-            merged |= wanted
+        own = service.spec.selector
+        if own is not None and all(template.labels.get(key) == value for key, value in own.items()):
+            merged |= own
     controller = controller_of(template.pod)
     owner = None
     if controller is not None:
         owner = view.objects(controller[0]).get((template.namespace, controller[1]))
-    if owner is None:
-        return Selector(tuple(requirements_of(merged)))
-    if isinstance(owner.spec.selector, dict) or owner.spec.selector is None:
-        return Selector(tuple(requirements_of(merged | (owner.spec.selector or {}))))
-    own = selector_of(owner.spec.selector) or Selector()
-    return Selector(tuple(requirements_of(merged))).with_requirements(own.requirements)
+    wanted = None if owner is None else owner.spec.selector
+    if wanted is None or isinstance(wanted, dict):
+        merged |= wanted or {}
+        return Selector(tuple(requirements_of(merged))) if len(merged) <= MAX_SIZE else Selector()
+    if len(merged) + size_of(wanted) > MAX_SIZE:
+        return Selector()
+    more = selector_of(wanted) or Selector()
+    return Selector(tuple(requirements_of(merged))).with_requirements(more.requirements)

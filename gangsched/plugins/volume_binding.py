@@ -70,6 +70,10 @@ REASON_BIND = "node(s) didn't find available persistent volumes to bind"
 REASON_SPACE = "node(s) did not have enough free storage"
 REASON_LOST = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 _IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
+MAX_UNBOUND = 100
+"""Claims of a pod that wait for their first consumer; more than any node's attach limit."""
+MAX_SELECTED = 50
+"""Requirements of their selectors together; each is compared with all volumes."""
 _DEFAULT_SHAPE = (ShapePoint(0, 10), ShapePoint(100, 0))
 
 
@@ -137,6 +141,8 @@ class VolumeBinding:
             (bound if is_bound(claim) else unbound).append(claim)
         if not bound and not unbound:
             return SKIP
+        if too_much := _too_much(unbound):
+            return Status.unresolvable(too_much)
         for claim in unbound:
             storage_class = class_of(view, class_name(claim))
             waits = storage_class is not None and storage_class.volume_binding_mode == WAITS
@@ -359,6 +365,18 @@ def _problem(
     owners = claim.metadata.owner_references or ()
     if is_own and not any(owner.controller and owner.uid == pod.uid for owner in owners):
         return f"PVC {namespace}/{name} was not created for pod {namespace}/{pod.name} (pod is not owner)"
+    return ""
+
+
+def _too_much(unbound: Sequence[PersistentVolumeClaim]) -> str:
+    """Returns why the claims cost more than a turn may; "" if they do not. The API server bounds neither."""
+    if len(unbound) > MAX_UNBOUND:
+        return f"{len(unbound)} PVCs without a volume, at most {MAX_UNBOUND} are compared with each node"
+    n = 0
+    for one in (claim.spec.selector for claim in unbound if claim.spec.selector is not None):
+        n += len(one.match_labels or ()) + len(one.match_expressions or ())
+    if n > MAX_SELECTED:
+        return f"PVC selectors of {n:,} requirements, at most {MAX_SELECTED} are compared with volumes"
     return ""
 
 

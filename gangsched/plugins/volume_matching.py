@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
-from gangsched.core.framework.interface import BoolArray
+from gangsched.core.framework.interface import BoolArray, IntArray
 from gangsched.model.storage import PersistentVolume, PersistentVolumeClaim
 from gangsched.plugins.free_volumes import FreeVolumes, request_of
 from gangsched.plugins.provisioning import Provision, Provisioning
@@ -96,11 +96,33 @@ class Matching:
         if len(self._claims) == 1 and not self._started:
             has_volume = (self._fitting[id(self._claims[0])].n_left(self._taken) > 0) & live
             return ok | has_volume, no_space & ~has_volume
-        # Nodes reached by some volume that not all nodes reach: computed one by one.
-        for row in np.flatnonzero(self._differ() & live):
+        # Nodes reached by some volume that not all nodes reach: computed one by one, but for those with fewer
+        # volumes than claims.
+        short = self._short()
+        ok &= ~(short & self._differ())
+        for row in np.flatnonzero(self._differ() & live & ~short):
             choice, no_space[row] = self.choice(int(row))
             ok[row] = choice is not None
         return ok, no_space
+
+    def _short(self) -> BoolArray:
+        """bool[n_rows]: where there are fewer volumes than claims that need an existing one, and no claim
+        lacks space for a new one."""
+        n_rows = self._view.n_rows
+        short, lacks_space = np.zeros((2, n_rows), dtype=np.bool_)
+        most: dict[int, IntArray] = {}
+        need: dict[int, IntArray] = {}
+        for claim in self._claims:  # the smallest first: what fits another one of the shelf fits it
+            fitting, provision = self._fitting[id(claim)], self.provision(claim)
+            n_fit = fitting.n_on_rows + fitting.n_everywhere
+            shelf = id(fitting.shelf)
+            most.setdefault(shelf, n_fit)
+            need[shelf] = need.get(shelf, 0) + ~provision.allowed
+            short |= ~provision.allowed & (n_fit == 0)
+            lacks_space |= provision.allowed & ~provision.has_space
+        for shelf, n_fit in most.items():
+            short |= need[shelf] > n_fit
+        return short & ~lacks_space
 
     def everywhere(self) -> list[tuple[PersistentVolumeClaim, PersistentVolume]]:
         """Returns the claims' volumes where only volumes exist that all nodes reach."""
@@ -143,8 +165,11 @@ class Matching:
         found = list(self._shared)
         made = list(self._started)
         used: set[str] = set()
+        got: dict[int, int] = {}
         for claim in self._claims:
-            volume = self._fitting[id(claim)].first(row, used, self._taken)
+            fitting = self._fitting[id(claim)]
+            shelf = id(fitting.shelf)
+            got[shelf], volume = fitting.first(row, used, self._taken, got.get(shelf, -1))
             if volume is None:
                 made.append(claim)
             else:

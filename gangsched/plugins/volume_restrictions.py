@@ -25,6 +25,7 @@ from gangsched.core.framework.interface import (
     CycleState,
     Status,
 )
+from gangsched.core.types.per_template import PerTemplate
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Pod, Volume
 from gangsched.model.storage import CLAIMS
@@ -47,7 +48,10 @@ class VolumeRestrictions:
     name = "VolumeRestrictions"
     sees_pods: ClassVar[bool] = True
     watches: ClassVar[tuple[str, ...]] = (CLAIMS,)
-    cured_by = Change.ROOM_FREED | Change.NODE_ADDED | Change.OBJECT
+    cured_by = Change.ROOM_FREED | Change.NODE_ADDED | Change.NODE_REMOVED | Change.OBJECT
+
+    def __init__(self) -> None:
+        self._disks: PerTemplate[Mapping[_Disk, bool]] = PerTemplate(limit=50_000)
 
     def concerns(self, template: PodTemplate) -> bool:
         return bool(template.volumes)
@@ -63,7 +67,7 @@ class VolumeRestrictions:
         return SUCCESS if is_exclusive or _disks(template.volumes) else SKIP
 
     def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
-        mask = _free_of_conflicts(template, view)
+        mask = self._free_of_conflicts(template, view)
         if _is_used(template, view):
             mask[:] = False
         return mask
@@ -71,7 +75,7 @@ class VolumeRestrictions:
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
     ) -> Sequence[tuple[str, BoolArray]]:
-        free = _free_of_conflicts(template, view)
+        free = self._free_of_conflicts(template, view)
         said = [(REASON_DISK, ~free)]
         if _is_used(template, view):
             said.append((REASON_POD, free))
@@ -82,7 +86,22 @@ class VolumeRestrictions:
             return True
         if change.what is Change.OBJECT:
             return change.kind == CLAIMS
+        if change.what is Change.NODE_REMOVED:  # the pods there use no claim any more
+            return any(claims_for_one_pod(template, view.objects(CLAIMS)))
         return change.pod is None or _shares(template, change.pod)
+
+    def _free_of_conflicts(self, template: PodTemplate, view: PodQueries) -> BoolArray:
+        mask = np.ones(view.n_rows, dtype=np.bool_)
+        wanted = self._of(template)
+        if wanted:
+            for row, users in view.volume_users().items():
+                mask[row] = not any(_conflict(wanted, self._of(user)) for user in users)
+        return mask
+
+    def _of(self, template: PodTemplate) -> Mapping[_Disk, bool]:
+        """The template's disks, worked out once: those of all pods are compared with each that mounts one."""
+        found = self._disks.get(template)
+        return self._disks.put(template, _disks(template.volumes)) if found is None else found
 
 
 def _disks(volumes: Iterable[Volume]) -> dict[_Disk, bool]:
@@ -109,21 +128,11 @@ def _disks(volumes: Iterable[Volume]) -> dict[_Disk, bool]:
 
 
 def _conflict(wanted: Mapping[_Disk, bool], there: Mapping[_Disk, bool]) -> bool:
-    return any(disk in there and (writes or there[disk]) for disk, writes in wanted.items())
+    return any(wanted[disk] or there[disk] for disk in wanted.keys() & there.keys())
 
 
 def _is_used(template: PodTemplate, view: ClusterView) -> bool:
     return any(map(view.claim_users, claims_for_one_pod(template, view.objects(CLAIMS))))
-
-
-def _free_of_conflicts(template: PodTemplate, view: PodQueries) -> BoolArray:
-    mask = np.ones(view.n_rows, dtype=np.bool_)
-    wanted = _disks(template.volumes)
-    if wanted:
-        for row, users in view.volume_users().items():
-            there = _disks(other for user in users for other in user.volumes)
-            mask[row] = not _conflict(wanted, there)
-    return mask
 
 
 def _shares(template: PodTemplate, gone: Pod) -> bool:

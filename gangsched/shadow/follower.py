@@ -19,6 +19,7 @@ from gangsched.errors import GangschedError
 from gangsched.model import events as ev
 from gangsched.model.effects import AskExtenders, BindPod, Effect
 from gangsched.model.objects import Pod
+from gangsched.model.printable import clean
 from gangsched.shadow.judge import Judgement, judge, with_extenders
 from gangsched.shadow.records import PodRecord, Records
 
@@ -199,11 +200,11 @@ class Shadow:
         if group.state in _REFUSED:
             for info in group.in_state(MemberState.PENDING):
                 self._name_group(info.uid)
-                self.records.refused(info.uid, group.message, now_s)
+                self.records.refused(info.uid, clean(group.message), now_s)
         elif group.state is GroupState.WAITING:
             for info in group.in_state(MemberState.ASSUMED):
                 self._name_group(info.uid)
-                self.records.chose(info.uid, info.node_name, now_s, waits=group.message)
+                self.records.chose(info.uid, info.node_name, now_s, waits=clean(group.message))
 
     def _say_why_not(self, uid: str, group: Group, now_s: float) -> None:
         """Records why we had not decided about a pod that they have placed."""
@@ -212,7 +213,7 @@ class Shadow:
         if record is None or record.ours or record.ours_said:
             return
         n, needed = group.n_existing, group.min_count
-        said = group.problem or group.message or f"{n} of {needed} members exist"
+        said = clean(group.problem or group.message) or f"{n} of {needed} members exist"
         self.records.refused(uid, said, now_s)
 
     def _name_group(self, uid: str) -> None:

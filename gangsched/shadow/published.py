@@ -18,7 +18,7 @@ import structlog
 from gangsched.errors import ConfigError
 from gangsched.shadow.records import Records
 from gangsched.shadow.report import report_data, report_text
-from gangsched.whole_file import write_whole
+from gangsched.whole_file import private, write_whole
 
 _log = structlog.get_logger(__name__)
 
@@ -61,6 +61,6 @@ class Reports:
             return
         data = report_data(self._records, names=self._names, for_s=for_s)
         try:
-            write_whole(self._path, msgspec.json.format(msgspec.json.encode(data), indent=1))
+            write_whole(self._path, msgspec.json.format(msgspec.json.encode(data), indent=1), opener=private)
         except OSError as error:
             _log.warning("the shadow report cannot be written", file=str(self._path), err=error.strerror)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gangsched import namespaces
 from gangsched.errors import ApiError, ConfigError
+from gangsched.model.printable import one_line
 from gangsched.web.asking import add_flags, ask, decoded
 
 
@@ -21,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "gang", metavar="NAMESPACE/GANG", help="a gang, or a lone pod; -n names its namespace too"
     )
-    where = parser.add_mutually_exclusive_group(required=True)
+    where = parser.add_mutually_exclusive_group()
     where.add_argument("--file", metavar="FILE", help="what `gangsched scheduler --trace-file` has written")
     where.add_argument("--jaeger", metavar="URL", help="Jaeger's query API, as http://localhost:16686")
     parser.add_argument(
@@ -46,6 +47,8 @@ def run(args: argparse.Namespace) -> int:
     from gangsched.telemetry.waterfall import draw
 
     gang = "/".join(namespaces.full_name(args, args.gang))
+    if not (args.file or args.jaeger):
+        _find(args, gang)
     try:
         traces = from_file(Path(args.file), gang) if args.file else from_jaeger(args.jaeger, gang)
     except NoTrace as error:
@@ -68,11 +71,35 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _find(args: argparse.Namespace, gang: str) -> None:
+    """Sets --file as the running scheduler names it. Raises: ConfigError, with what to type."""
+    from gangsched.signals import run_loop
+    from gangsched.web.explanations import Page, path_of
+
+    what = "give --file FILE, or --jaeger URL (as http://localhost:16686): where the traces are"
+    try:
+        body = run_loop(ask, args, path_of(*gang.split("/", 1)))
+        pages = decoded(args, body or b"[]", list[Page])
+    except (ApiError, ConfigError) as error:
+        raise ConfigError(f"{what}; a scheduler that would know does not answer: {error.message}") from None
+    if not pages:
+        raise ConfigError(f"{what}; the scheduler knows no gang and no pod of its own named {gang}")
+    told = pages[-1].trace
+    if not told:
+        raise ConfigError(
+            f"{what}; this scheduler writes none: it does with --trace-file FILE or --trace-endpoint URL"
+        )
+    file = told.partition(" --file ")[2]
+    if not file or not Path(file).is_file():
+        raise ConfigError(f"{what}; the scheduler says: {one_line(told)}")
+    args.file = file
+
+
 def _present(args: argparse.Namespace, gang: str) -> str:
     """Returns the gang's current state from the running scheduler: before its first attempt there is no trace
     to read.
     """
-    from gangsched.core.state.reporter import clean
+    from gangsched.model.printable import clean
     from gangsched.signals import run_loop
     from gangsched.web.explanations import Page, path_of
     from gangsched.web.queue_command import duration

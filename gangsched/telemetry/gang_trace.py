@@ -25,7 +25,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 
 from gangsched.core.framework.interface import Code
-from gangsched.core.types.group import ENDED, Group, GroupState, MemberState, PodInfo
+from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
+from gangsched.core.types.states import ENDED
 from gangsched.telemetry import names
 from gangsched.telemetry.attributes import of_gang, of_member, of_reservation
 from gangsched.telemetry.spans import Attributes, OpenSpan, SpanMaker

@@ -26,10 +26,10 @@ from typing import Any
 
 import msgspec
 
-from gangsched.core.state.reporter import clean
 from gangsched.errors import ApiError, ConfigError
 from gangsched.kube.reach import plain
 from gangsched.model import bounded
+from gangsched.model.printable import clean
 from gangsched.telemetry import names
 from gangsched.telemetry.trace_file import BEFORE
 

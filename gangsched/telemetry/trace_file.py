@@ -10,6 +10,8 @@ import os
 from io import FileIO
 from pathlib import Path
 
+from gangsched.whole_file import private
+
 BEFORE = ".1"
 """Suffix for the name of a file that has reached its limit."""
 _IS_PIPE = "it is a pipe or a terminal, and no file"
@@ -20,7 +22,7 @@ def opened(path: Path) -> FileIO:
     try:
         # Without O_NONBLOCK, opening a named pipe without a reader waits for one.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
-        file = FileIO(os.open(path, flags, 0o666), "ab")
+        file = FileIO(private(path, flags), "ab")
     except OSError as error:
         if error.errno != errno.ENXIO:
             raise

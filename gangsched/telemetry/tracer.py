@@ -77,6 +77,8 @@ class GangTracer:
         self._traces: dict[GroupKey, GangTrace] = {}
         self._unsampled: dict[GroupKey, str] = {}
         """The traceparent of each untraced group, so that readers do not begin a trace either."""
+        self._over: set[GroupKey] = set()
+        """Groups that exist and have had a trace end in this process: what they do next is in another."""
         self._objects: dict[GroupKey, str] = {}
         """The submitters' traces named in PodGroup objects."""
         self._of_member: dict[str, tuple[GangTrace | None, str]] = {}
@@ -205,6 +207,9 @@ class GangTracer:
             self._touched[group.key] = trace
             if not trace.enter(group.state, now_ns, self._points):
                 del self._traces[group.key]
+                self._over.add(group.key)
+        if group.state is GroupState.DELETED:
+            self._over.discard(group.key)
         if group.state in NOT_QUEUED:
             self._unsampled.pop(group.key, None)
         elif group.state is GroupState.BINDING:
@@ -219,7 +224,7 @@ class GangTracer:
         if trace is not None or group.key in self._unsampled or group.state in NOT_QUEUED:
             return trace
         before = of_bound_members(group)
-        goes_on = before is not None and not group.satisfied
+        goes_on = before is not None and not group.satisfied and group.key not in self._over
         if before is not None and goes_on:
             trace_id, root_id = before.trace_id, before.span_id
             sampled = before.trace_flags.sampled

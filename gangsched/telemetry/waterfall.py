@@ -12,8 +12,7 @@ from typing import Any
 from rich.padding import Padding
 from rich.text import Text
 
-from gangsched.core.state.reporter import clean
-from gangsched.model.printable import several
+from gangsched.model.printable import clean, several
 from gangsched.telemetry import names
 from gangsched.telemetry.reading import SpanView, TraceView
 

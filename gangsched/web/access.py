@@ -242,6 +242,14 @@ class Access:
             raise Refused(503, _CANNOT_ASK) from None
         raise Refused(403, f'User "{one_line(user.username[:_MAX_SHOWN])}" cannot {verb} path "{path}"')
 
+    async def may(self, path: str, authorization: str, *, address: str = "") -> bool:
+        """Whether the user may read this path too; no where that cannot be asked."""
+        try:
+            await self.check(path, authorization, address=address)
+        except Refused:
+            return False
+        return True
+
     async def _who(self, authorization: str, address: str) -> User:
         scheme, _, token = authorization.strip().partition(" ")
         token = token.strip()

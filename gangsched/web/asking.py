@@ -11,9 +11,9 @@ import re
 import ssl
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -22,7 +22,9 @@ import msgspec
 from gangsched.errors import ApiError, ConfigError
 from gangsched.kube.credentials import header_of, load_credentials
 from gangsched.kube.reach import plain
-from gangsched.web.listening import LEADER_HEADER
+from gangsched.model.printable import one_line
+from gangsched.web.leader import LEASE, Known, forwarded, known_of
+from gangsched.web.listening import CLUSTER_HEADER, LEADER_HEADER
 
 DEFAULT_SERVER = "https://127.0.0.1:10259"
 _TIMEOUT_S = 10.0
@@ -30,6 +32,7 @@ _TIMEOUT_S = 10.0
 _ANSWER_TIMEOUT_S = 30.0
 _MAX_BYTES = 16 * 2**20
 _MAX_ERROR_BYTES = 500
+_MAX_UID = 64
 # More than the bytes and microseconds of any cluster, yet safe to calculate with.
 _MAX_NUMBER = 10**30
 # The demo's scheduler serves its pages without TLS, on loopback only.
@@ -51,8 +54,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds flags for the scheduler's address and the client's credentials."""
     add_server_flags(
         parser,
-        default=DEFAULT_SERVER,
-        text=f"the scheduler's port ({DEFAULT_SERVER}); as `kubectl port-forward` gives it",
+        default="",
+        text=f"the scheduler's port; default: {DEFAULT_SERVER} if the one that leads the kubeconfig's cluster"
+        " answers there, else that one, by kubectl port-forward",
     )
     parser.add_argument(
         "--kubeconfig", metavar="FILE", default="", help="default: KUBECONFIG, in-cluster, ~/.kube/config"
@@ -63,6 +67,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def add_server_flags(parser: argparse.ArgumentParser, *, default: str, text: str) -> None:
     """Adds flags for the scheduler's address, and trust. `text`: help on the address."""
     parser.add_argument("--server", metavar="URL", default=default, help=text)
+    parser.add_argument(
+        "--lease",
+        metavar="NAMESPACE/NAME",
+        default=LEASE,
+        help=f"the Lease that names the scheduler that leads ({LEASE})",
+    )
     parser.add_argument("--token", metavar="TOKEN", default="", help="default: the kubeconfig's")
     parser.add_argument("--ca", metavar="FILE", default="", help="the CA of its certificate")
     parser.add_argument(
@@ -70,17 +80,23 @@ def add_server_flags(parser: argparse.ArgumentParser, *, default: str, text: str
     )
 
 
+def server_of(args: argparse.Namespace) -> str:
+    """Returns the address that is asked, for messages."""
+    return str(args.server or DEFAULT_SERVER)
+
+
 async def ask(args: argparse.Namespace, path: str, body: bytes | None = None) -> bytes | None:
-    """Asks like `Ask`, on a new connection; notes a replica that does not lead on stderr.
+    """Asks like `Ask`, on a new connection; notes on stderr whom it asks if no address was given, and a
+    replica that does not lead.
 
     Raises: ConfigError, ApiError.
     """
-    leaders: list[str] = []
-    async with connected(args, leaders) as asked:
-        page = await asked(path, body)
-    for leader in leaders:
-        print(f"gangsched: note: {_of_follower(str(args.server), leader)}", file=sys.stderr)
-    return page
+    async with connected(args) as asked:
+        return await asked(path, body)
+
+
+def _note(text: str) -> None:
+    print(f"gangsched: note: {one_line(text)}", file=sys.stderr)
 
 
 def _of_follower(server: str, leader: str) -> str:
@@ -92,26 +108,136 @@ def _of_follower(server: str, leader: str) -> str:
     return f"{note}; which one leads, if any: kubectl -n gangsched-system get lease gangsched"
 
 
+class _Told(NamedTuple):
+    """An answer. leader: of a replica that does not lead, who does; cluster: the identity of its cluster, ""
+    if it does not say."""
+
+    page: bytes | None
+    leader: str | None
+    cluster: str
+
+
 @asynccontextmanager
-async def connected(args: argparse.Namespace, leaders: list[str] | None = None) -> AsyncIterator[Ask]:
-    """Yields an `Ask` for several pages, on one connection. Raises: ConfigError.
+async def connected(args: argparse.Namespace) -> AsyncIterator[Ask]:
+    """Yields an `Ask` for several pages, on one connection, to one scheduler. Raises: ConfigError."""
+    async with aiohttp.ClientSession() as session, AsyncExitStack() as stack:
+        asking = _Asking(args, session, stack)
+        if args.server:
+            asking.line = _Line(args, session, str(args.server))
+        yield asking.asked
 
-    leaders: gets the leader's name for each answer of a replica that does not lead.
-    """
-    server = str(args.server).rstrip("/")
-    is_plain = _PLAIN.fullmatch(server) is not None
-    if not (is_plain or _is_address(server)):
-        raise ConfigError(f"{server!r} is not an https:// address, as {DEFAULT_SERVER} is", path="--server")
-    trust = is_plain or _trust(args, server)
-    async with aiohttp.ClientSession() as session:
 
-        async def asked(path: str, body: bytes | None = None) -> bytes | None:
-            # Each time, as it may be renewed. A token is never sent over a plain connection.
-            token = "" if is_plain else await _token(args)
-            headers = {"Authorization": f"Bearer {token}"} if token else {}
-            return await _ask(session, server, path, headers, trust, body, [] if leaders is None else leaders)
+class _Line:
+    """The way to one address. Raises: ConfigError (it is none, or cannot be trusted)."""
 
-        yield asked
+    def __init__(self, args: argparse.Namespace, session: aiohttp.ClientSession, server: str) -> None:
+        self._args = args
+        self._session = session
+        self.server = server.rstrip("/")
+        self._is_plain = _PLAIN.fullmatch(self.server) is not None
+        if not (self._is_plain or _is_address(self.server)):
+            problem = f"{self.server!r} is not an https:// address, as {DEFAULT_SERVER} is"
+            raise ConfigError(problem, path="--server")
+        self._trust = self._is_plain or _trust(args, self.server)
+
+    async def told(self, path: str, body: bytes | None) -> _Told:
+        """Asks once. Raises: ConfigError, ApiError."""
+        # Each time, as it may be renewed. A token is never sent over a plain connection.
+        token = "" if self._is_plain else await _token(self._args)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        return await _ask(self._session, self.server, path, headers, self._trust, body)
+
+
+class _Asking:
+    """One scheduler, found with the first question if no address was given."""
+
+    def __init__(
+        self, args: argparse.Namespace, session: aiohttp.ClientSession, stack: AsyncExitStack
+    ) -> None:
+        self._args = args
+        self._session = session
+        self._stack = stack
+        self._is_checked = False
+        self.line: _Line | None = None
+
+    async def asked(self, path: str, body: bytes | None = None) -> bytes | None:
+        """As Ask."""
+        if self.line is None:
+            return await self._first(path, body)
+        try:
+            told = await self.line.told(path, body)
+        except ApiError as error:
+            if error.code or self._is_checked or "lease" not in self._args:
+                raise
+            hint = "without --server the one that leads is looked for"
+            raise ApiError(f"{error.message}; {hint}") from None
+        if not self._is_checked:
+            self._is_checked = True
+            await self._check(self.line.server, told)
+        return told.page
+
+    async def _check(self, server: str, told: _Told) -> None:
+        """Notes a given address that is not what it may be taken for."""
+        if told.leader is not None:
+            _note(_of_follower(server, told.leader))
+        if not told.cluster:
+            return
+        known = await known_of(self._args, with_leader=False)
+        if known is not None and known.uid not in ("", told.cluster):
+            _note(_of_another(server, told.cluster, known))
+
+    async def _first(self, path: str, body: bytes | None) -> bytes | None:
+        """Asks the default port, else the one that leads. Raises: ConfigError, ApiError."""
+        local = _Line(self._args, self._session, DEFAULT_SERVER)
+        told, problem = None, None
+        try:
+            told = await local.told(path, body)
+        except ApiError as error:
+            if error.code not in (0, 401, 403):
+                raise
+            problem = error
+        known = await known_of(self._args, with_leader=True)
+        is_other = told is not None and known is not None and _is_other(told, known)
+        if told is not None and not is_other and told.leader is None:
+            return self._taken(local, told, known)
+        try:
+            if known is None or not known.leader:
+                raise ApiError(known.why if known is not None else "no cluster is configured")
+            server = await self._stack.enter_async_context(forwarded(self._args, known.leader))
+            line = _Line(self._args, self._session, server)
+            page = (await line.told(path, body)).page
+        except ApiError as error:
+            if told is None and problem is not None:
+                raise ApiError(f"{problem.message}; {error.message}", code=problem.code) from None
+            if told is None or (is_other and known is not None):
+                other = _of_another(DEFAULT_SERVER, told.cluster if told else "", known) if known else ""
+                raise ApiError(f"{other}; {error.message}") from None
+            _note(_of_follower(DEFAULT_SERVER, told.leader or ""))
+            return self._taken(local, told, known)
+        _note(f"asked pod {known.leader}, which leads in the cluster {known.server}, by kubectl port-forward")
+        self.line, self._is_checked = line, True
+        return page
+
+    def _taken(self, line: _Line, told: _Told, known: Known | None) -> bytes | None:
+        cluster = ""
+        if known is not None and told.cluster and known.uid:
+            cluster = f", of the cluster {known.server}"
+        elif known is not None:
+            cluster = f"; whether it is of the kubeconfig's cluster {known.server} is not known"
+        _note(f"asked the scheduler at {line.server}{cluster}")
+        self.line, self._is_checked = line, True
+        return told.page
+
+
+def _is_other(told: _Told, known: Known) -> bool:
+    return bool(told.cluster and known.uid) and told.cluster != known.uid
+
+
+def _of_another(server: str, cluster: str, known: Known) -> str:
+    return (
+        f"the scheduler at {server} is of another cluster ({cluster}) than the kubeconfig's, {known.server}"
+        f" ({known.uid})"
+    )
 
 
 def decoded(args: argparse.Namespace, body: bytes | None, kind: type[_T]) -> _T:
@@ -121,7 +247,7 @@ def decoded(args: argparse.Namespace, body: bytes | None, kind: type[_T]) -> _T:
         if _has_giant(page):
             raise msgspec.ValidationError(f"a number of it is beyond {_MAX_NUMBER:.0e}")
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise ApiError(f"{args.server} does not answer as a gangsched scheduler does: {error}") from None
+        raise ApiError(f"{server_of(args)} does not answer as a gangsched scheduler does: {error}") from None
     return page
 
 
@@ -146,8 +272,7 @@ async def _ask(
     headers: dict[str, str],
     trust: ssl.SSLContext | bool,
     body: bytes | None,
-    leaders: list[str],
-) -> bytes | None:
+) -> _Told:
     method, limit_s = ("GET", _TIMEOUT_S) if body is None else ("POST", _ANSWER_TIMEOUT_S)
     if body is not None:
         headers = {**headers, "Content-Type": "application/json"}
@@ -158,7 +283,8 @@ async def _ask(
         ) as answer:
             page = b"".join([part async for part in _bounded(answer)])
             code, reason = answer.status, answer.reason
-            leaders += answer.headers.getall(LEADER_HEADER, [])[:1]
+            leader = answer.headers.get(LEADER_HEADER)
+            cluster = answer.headers.get(CLUSTER_HEADER, "")[:_MAX_UID]
     except aiohttp.ClientConnectorCertificateError as error:
         why = f"{server}: its certificate is not trusted: {error.certificate_error}; give --ca, or --insecure"
         raise ApiError(why) from None
@@ -169,10 +295,9 @@ async def _ask(
             why = "it is not a host name"
         else:
             why = " ".join(str(error).split()) or "no answer in time"
-        forward = "kubectl -n gangsched-system port-forward deployment/gangsched 10259"
-        raise ApiError(f"no scheduler answers at {server}: {why}; in a cluster: {forward}") from None
+        raise ApiError(f"no scheduler answers at {server}: {why}") from None
     if code == 404:
-        return None
+        return _Told(None, leader, cluster)
     if 300 <= code < 400:
         where = "it redirects, as a proxy that wants a login does; a gangsched scheduler never does"
         raise ApiError(f"{server}{path}: {where}; give its own port", code=code)
@@ -181,7 +306,7 @@ async def _ask(
         raise ConfigError(said)
     if code != 200:
         raise ApiError(f"{server}{path}: {said}{_cure(code, headers)}", code=code)
-    return page
+    return _Told(page, leader, cluster)
 
 
 def _cure(code: int, headers: dict[str, str]) -> str:

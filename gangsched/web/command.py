@@ -12,9 +12,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from gangsched import namespaces, printing
-from gangsched.core.state.reporter import clean
 from gangsched.errors import ApiError
+from gangsched.model.printable import clean
 from gangsched.signals import run_loop
+from gangsched.web import explain_snapshot
 from gangsched.web.asking import add_flags, ask, decoded
 from gangsched.web.stories import Story
 
@@ -35,12 +36,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit code. Raises: ConfigError, ApiError."""
-    namespace, name = namespaces.full_name(args, args.gang)
-    body = run_loop(ask, args, f"/story/{quote(namespace, safe='')}/{quote(name, safe='')}")
+    names = namespaces.names_of(args, args.gang)
+    body = next((found for one in names if (found := run_loop(ask, args, _path(*one))) is not None), None)
     if body is None:
-        raise ApiError(
-            f"the scheduler knows no gang and no pod of its own named {namespace}/{name}", code=404
-        )
+        gang = run_loop(explain_snapshot.gang_of, args, "/".join(names[-1]))
+        body = run_loop(ask, args, _path(*gang.split("/", 1))) if gang else None
+    if body is None:
+        named = "/".join(names[-1])
+        raise ApiError(f"the scheduler knows no gang and no pod of its own named {named}", code=404)
     stories = decoded(args, body, list[Story])
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(body, indent=2) + b"\n")
@@ -51,13 +54,18 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _path(namespace: str, name: str) -> str:
+    return f"/story/{quote(namespace, safe='')}/{quote(name, safe='')}"
+
+
 def print_story(told: Story, console: Console) -> None:
     """Prints a line for the current state, and one for each move."""
     who = escape(clean(told.group)) + (f" (pod {escape(clean(told.uid))})" if told.uid else "")
     tries = "no attempt" if not told.attempts else f"{told.attempts} attempt{'s'[: told.attempts != 1]}"
-    console.print(
-        f"[bold]{who}[/bold] has been {escape(clean(told.state))} for {told.seconds:.1f} s; {tries}"
-    )
+    been = f"has been {escape(clean(told.state))} for {told.seconds:.1f} s"
+    if told.end:
+        been = f"has {told.end}; it was bound {told.seconds:.1f} s ago"
+    console.print(f"[bold]{who}[/bold] {been}; {tries}")
     if told.message:
         console.print(f"  {escape(clean(told.message))}")
     table = Table(box=None, pad_edge=False, header_style="bold")

@@ -19,14 +19,17 @@ from rich.table import Table
 
 from gangsched import namespaces, printing
 from gangsched.core.explain import Explanation
-from gangsched.core.state.reporter import clean
 from gangsched.errors import ApiError, ConfigError
-from gangsched.model.printable import several
+from gangsched.kube.client import ApiClient
+from gangsched.kube.credentials import load_credentials
+from gangsched.kube.pages import MAX_PAGE_BYTES
+from gangsched.model.printable import clean, one_line, several
 from gangsched.signals import run_loop
 from gangsched.web import explain_snapshot
-from gangsched.web.asking import add_flags, ask, decoded
+from gangsched.web.answers import QueuePage, QueueRow
+from gangsched.web.asking import add_flags, ask, decoded, server_of
 from gangsched.web.explanations import Page, path_of
-from gangsched.web.queue import QueuePage, QueueRow
+from gangsched.web.makers import with_makers
 from gangsched.web.queue_command import duration
 from gangsched.web.start_told import Start, start_of
 
@@ -38,7 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " it, the reasons by number of nodes, the nodes that come nearest, its place in the queue and its"
         " last moves. Where no scheduler answers, or it does not know the gang, the same is found by the"
         " scheduler's own code on what the API server lists. Nothing is changed by asking. Exit code 3: it"
-        " has not started."
+        " has not started. KIND/NAME, such as job/train, and the name of a pod or of its controller mean the"
+        " gang of these pods."
     )
     parser.add_argument(
         "gang", metavar="NAMESPACE/GANG", help="a gang, or a lone pod; -n names its namespace too"
@@ -56,10 +60,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit code. Raises: ConfigError, ApiError."""
-    namespace, name = namespaces.full_name(args, args.gang)
-    pages = _pages(args, namespace, name)
+    names = namespaces.names_of(args, args.gang)
+    pages = _pages(args, names)
     if args.start:
-        pages = _with_starts(args, namespace, pages)
+        pages = _with_starts(args, pages[0].explanation.group.partition("/")[0], pages)
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(pages), indent=2) + b"\n")
     else:
@@ -95,28 +99,30 @@ def _with_starts(args: argparse.Namespace, namespace: str, pages: Sequence[Page]
     ]
 
 
-def _pages(args: argparse.Namespace, namespace: str, name: str) -> list[Page]:
+def _pages(args: argparse.Namespace, names: Sequence[tuple[str, str]]) -> list[Page]:
     """Returns the scheduler's pages, else a snapshot's. Raises: ConfigError, ApiError."""
-    gang = f"{namespace}/{name}"
+    gang = "/".join(names[-1])
     try:
-        body = run_loop(ask, args, path_of(namespace, name))
+        found = _asked(args, names)
     except ApiError as problem:
         if not explain_snapshot.can_stand_in(problem):
             raise
         error, why, runs = problem, problem.message, problem.code in (401, 403)
     else:
-        if body is not None:
-            return _led(args, gang, decoded(args, body, list[Page]))
+        if found:
+            return found
         runs = False
         error = ApiError(
             f"the scheduler knows no gang and no pod of its own named {gang}; see whether its pods exist, and"
-            f" whether their spec.schedulerName is a profile of this scheduler: kubectl -n {namespace} get"
+            f" whether their spec.schedulerName is a profile of this scheduler: kubectl -n {names[-1][0]} get"
             " pods -o custom-columns=NAME:.metadata.name,SCHEDULER:.spec.schedulerName",
             code=404,
         )
-        why = f"the scheduler at {args.server} knows nothing of it"
+        why = f"the scheduler at {server_of(args)} knows nothing of it"
+    other = "/".join(names[0]) if len(names) > 1 else ""
+    make = partial(explain_snapshot.explain_snapshot, args, gang, why, runs=runs, other=other)
     try:
-        return run_loop(partial(explain_snapshot.explain_snapshot, args, gang, why, runs=runs))
+        pages = run_loop(make)
     except ApiError as problem:
         if problem.code == 404:  # the sentence states everything
             raise ApiError(problem.message) from None
@@ -125,13 +131,53 @@ def _pages(args: argparse.Namespace, namespace: str, name: str) -> list[Page]:
         if args.kubeconfig or args.context or args.config or args.plugin:
             raise
         raise error from None
+    return _of_gang(args, gang, pages, is_there=error.code != 0)
+
+
+def _asked(args: argparse.Namespace, names: Sequence[tuple[str, str]]) -> list[Page]:
+    """Returns the running scheduler's pages for the first name that it knows. Raises: ConfigError,
+    ApiError."""
+    for namespace, name in names:
+        body = run_loop(ask, args, path_of(namespace, name))
+        if body is not None:
+            return _led(args, f"{namespace}/{name}", _with_makers(args, decoded(args, body, list[Page])))
+    return []
+
+
+def _of_gang(args: argparse.Namespace, name: str, pages: list[Page], *, is_there: bool) -> list[Page]:
+    """Returns the pages of a gang that was found by another name, from the scheduler where it answers."""
+    gang = pages[0].explanation.group
+    if gang == name:
+        return pages
+    print(f"gangsched: note: {one_line(name)} is of the gang {one_line(gang)}", file=sys.stderr)
+    try:
+        namespace, _, last = gang.partition("/")
+        return (_asked(args, [(namespace, last)]) if is_there else []) or pages
+    except ApiError:
+        return pages
+
+
+def _with_makers(args: argparse.Namespace, pages: list[Page]) -> list[Page]:
+    """Looks at what makes a gang's pods, where the scheduler does not follow it and this user may."""
+    if not any(page.explanation.owed is not None and page.explanation.owed.makers for page in pages):
+        return pages
+
+    async def read() -> list[Page]:
+        credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context)
+        async with ApiClient(credentials, max_body_bytes=MAX_PAGE_BYTES) as client:
+            return await with_makers(client, pages)
+
+    try:
+        return run_loop(read)
+    except (ApiError, ConfigError):
+        return pages
 
 
 def _led(args: argparse.Namespace, gang: str, pages: list[Page]) -> list[Page]:
     """Returns the pages; if a replica that does not lead made them, a snapshot's if possible."""
     if any(page.leads for page in pages):
         return pages
-    why = f"the replica at {args.server} does not lead"
+    why = f"the replica at {server_of(args)} does not lead"
     try:
         return run_loop(partial(explain_snapshot.explain_snapshot, args, gang, why, runs=True))
     except (ApiError, ConfigError):
@@ -175,7 +221,10 @@ def print_page(page: Page, console: Console) -> None:
 
 def _place(told: Explanation, *, is_remembered: bool) -> str:
     """is_remembered: a running scheduler answered; a snapshot has no times and attempts."""
-    parts = [escape(clean(told.state)) + f" for {duration(told.state_s)}" * is_remembered]
+    if told.end:
+        parts = [told.end + f"; bound {duration(told.state_s)} ago" * is_remembered]
+    else:
+        parts = [escape(clean(told.state)) + f" for {duration(told.state_s)}" * is_remembered]
     if told.position:
         parts.append(f"place {told.position} of {told.n_waiting} in the queue")
         if told.waited_s is not None and is_remembered:
@@ -185,8 +234,16 @@ def _place(told: Explanation, *, is_remembered: bool) -> str:
     else:
         existing = f"{told.existing} of {several(told.needed, 'member')}"
     verb = "exists" if (told.needed or told.existing) == 1 else "exist"
-    counts = f"{existing} {verb}, {told.bound} bound, {told.reserved} reserved"
-    parts.append(counts + f", {told.gated} gated" * bool(told.gated))
+    counted = (
+        ("bound", told.bound - told.succeeded, not told.end),
+        ("succeeded", told.succeeded, told.succeeded > 0),
+        ("failed", told.failed, told.failed > 0),
+        ("reserved", told.reserved, not told.end),
+        ("gated", told.gated, told.gated > 0),
+    )
+    parts.append(
+        ", ".join((f"{existing} {verb}", *(f"{n} {how}" for how, n, is_shown in counted if is_shown)))
+    )
     if is_remembered:
         parts.append(f"{several(told.attempts, 'attempt')}")
     return "; ".join(parts) + f"; scheduler {escape(clean(told.scheduler))}"

@@ -15,9 +15,9 @@ import msgspec
 from gangsched.config import TracingSettings
 from gangsched.core.explain import Explanation, explain
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.state.reporter import clean
 from gangsched.core.state.transitions import story
 from gangsched.core.types.group import Group
+from gangsched.model.printable import clean
 from gangsched.web.stories import Move, moves_of
 
 # Explaining may cost a whole cycle: requests within this time get the same answer.
@@ -57,27 +57,29 @@ class Explanations:
         self._may_act = may_act
         self._clock_s = clock_s
         self._wall_s = wall_s
-        self._kept: dict[str, tuple[float, bytes]] = {}
+        self._kept: dict[tuple[str, bool], tuple[float, bytes]] = {}
 
-    def told(self, name: str) -> bytes | None:
-        """Returns JSON with a Page for each group of that name; None if there is none."""
+    def told(self, name: str, *, to_tenant: bool = False) -> bytes | None:
+        """Returns JSON with a Page for each group of that name; None if there is none. to_tenant: as
+        core.explain."""
         now_s = self._clock_s()
-        kept = self._kept.get(name)
+        kept = self._kept.get((name, to_tenant))
         if kept is not None and now_s - kept[0] < _FRESH_S:
             return kept[1]
         found = [group for key, group in self._scheduler.shared.groups.items() if str(key) == name]
         if not found:
             return None
-        body = msgspec.json.encode([self._page(group, now_s) for group in found[:_MAX_GROUPS]])
+        pages = [self._page(group, now_s, to_tenant=to_tenant) for group in found[:_MAX_GROUPS]]
+        body = msgspec.json.encode(pages)
         if len(self._kept) >= _MAX_KEPT:
             self._kept.clear()
-        self._kept[name] = now_s, body
+        self._kept[name, to_tenant] = now_s, body
         return body
 
-    def _page(self, group: Group, now_s: float) -> Page:
+    def _page(self, group: Group, now_s: float, *, to_tenant: bool) -> Page:
         ago_s = self._wall_s() - now_s
         moves = moves_of(story(group), group, ago_s)
-        explanation = explain(self._scheduler, group, now_s, ago_s=ago_s)
+        explanation = explain(self._scheduler, group, now_s, ago_s=ago_s, to_tenant=to_tenant)
         return Page(self._may_act(), explanation, tuple(moves[-_MAX_MOVES:]), self._trace(group))
 
     def _trace(self, group: Group) -> str:

@@ -19,18 +19,21 @@ from rich.table import Table
 from gangsched import printing
 from gangsched.core.reports import view_group
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.state.reporter import clean
+from gangsched.core.types.ended import end_of
 from gangsched.core.types.group import Group, GroupState
+from gangsched.core.types.lost_members import lacks
+from gangsched.errors import ApiError
 from gangsched.extension.loading import KnownPlugins
 from gangsched.extension.source import ConfigSource
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
 from gangsched.kube.pages import MAX_PAGE_BYTES
+from gangsched.model.printable import clean
 from gangsched.namespaces import add_list_flags, listed
 from gangsched.signals import run_loop
 from gangsched.snapshot import take_snapshot
 from gangsched.web.explain_snapshot import add_flags, condition_of
-from gangsched.web.queue_command import duration
+from gangsched.web.queue_command import duration, no_namespace
 
 _MAX_WHY = 80
 _COUNTS = ("NEED", "EXIST", "BOUND", "RUN", "NODES")
@@ -78,20 +81,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit code. Raises: ConfigError, ApiError."""
     namespace = listed(args)
-    found = [one for one in run_loop(_read, args) if namespace in ("", one.gang.partition("/")[0])]
+    found = _of(run_loop(_read, args, namespace), namespace)
+    elsewhere = run_loop(_elsewhere, args, namespace) if namespace and not found else ""
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
     else:
-        print_gangs(found, printing.console(200))
+        print_gangs(found, printing.console(200), namespace, elsewhere)
     return 0
 
 
-async def _read(args: argparse.Namespace) -> list[GangRow]:
+def _of(found: list[GangRow], namespace: str) -> list[GangRow]:
+    return [one for one in found if namespace in ("", one.gang.partition("/")[0])]
+
+
+async def _elsewhere(args: argparse.Namespace, namespace: str) -> str:
+    """Returns what there is in place of an empty list, as "9 elsewhere (-A)", or that there is no such
+    namespace; "" where that may not be known."""
+    try:
+        credentials = await load_credentials(
+            kubeconfig=args.kubeconfig, context=args.context, master=args.master
+        )
+        async with ApiClient(credentials) as client:
+            told = await no_namespace(client, namespace)
+        n = len(await _read(args, ""))
+    except ApiError:
+        return ""
+    return "; ".join(filter(None, (told, f"{n} elsewhere (-A)" if n else "")))
+
+
+async def _read(args: argparse.Namespace, namespace: str) -> list[GangRow]:
     plugins = KnownPlugins(args.plugin)
     config = ConfigSource(args.config, plugins).read()
     credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context, master=args.master)
     async with ApiClient(credentials, max_body_bytes=MAX_PAGE_BYTES) as client:
-        snapshot = await take_snapshot(client, config, plugins, now_s=time.monotonic())
+        snapshot = await take_snapshot(
+            client, config, plugins, now_s=time.monotonic(), namespace=namespace, is_enough=True
+        )
     return gangs_of(snapshot.scheduler, datetime.now(UTC))
 
 
@@ -118,21 +143,35 @@ def _row(group: Group, now: datetime) -> GangRow:
         ended=view.n_ended,
         nodes=view.nodes,
         age_s=round((now - min(made)).total_seconds(), 3) if made else None,
-        why="" if group.satisfied else clean(group.problem or condition_of(group)),
+        why=_why(group),
     )
+
+
+def _why(group: Group) -> str:
+    if group.satisfied:
+        return f"it has lost members: {lacking}" if (lacking := lacks(group)) else ""
+    return clean(group.problem or condition_of(group))
 
 
 def _state(group: Group, n_running: int) -> str:
     """Returns the state as far as the API server shows it: no object shows reservations before the bind."""
     if group.is_half_bound:
         return "partly bound"
+    if lacks(group):
+        return "short of members"
+    if end := end_of(group):
+        return end
     if group.state is GroupState.BOUND or group.satisfied:
         return "running" if n_running else "bound"
     return group.state.value if group.state in (GroupState.GATED, GroupState.GATHERING) else "pending"
 
 
-def print_gangs(found: list[GangRow], console: Console) -> None:
-    """Prints one line for each gang."""
+def print_gangs(found: list[GangRow], console: Console, namespace: str = "", elsewhere: str = "") -> None:
+    """Prints one line for each gang. elsewhere: what there is if the namespace has none."""
+    if not found:
+        where = f" in namespace {escape(clean(namespace))}" if namespace else ""
+        console.print(f"There is no gang{where}{elsewhere and f'; {escape(clean(elsewhere))}'}.")
+        return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in _COLUMNS:
         right = heading in ("PRIO", *_COUNTS, "AGE")
@@ -144,4 +183,4 @@ def print_gangs(found: list[GangRow], console: Console) -> None:
         age = duration(one.age_s) if one.age_s is not None else "-"
         cells = (one.gang, one.dialect, one.scheduler, str(one.priority), one.state, *counts, age, why)
         table.add_row(*(escape(clean(cell)) for cell in cells))
-    console.print(table if found else "There is no gang.")
+    console.print(table)

@@ -7,6 +7,7 @@ before the server runs waits in the socket's queue.
 from __future__ import annotations
 
 import contextlib
+import errno
 import ipaddress
 import socket
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ from gangsched.errors import ConfigError
 
 # In the answers of a replica that does not lead: the leader, as seen in the lease.
 LEADER_HEADER = "Gangsched-Leader"
+# In every answer to a user who may read it: the UID of the cluster's namespace kube-system, if that is known.
+CLUSTER_HEADER = "Gangsched-Cluster"
 _BACKLOG = 128
 
 
@@ -66,10 +69,13 @@ def _bound(host: str, port: int) -> socket.socket:
         made.setblocking(False)
     except OSError as error:
         made.close()
-        raise ConfigError(
-            f"cannot listen on {host} port {port}: {error.strerror}; another port, or 0 for none",
-            path="--secure-port",
-        ) from None
+        text = f"cannot listen on {host} port {port}: {error.strerror}; another port, or 0 for none"
+        if error.errno == errno.EADDRINUSE:
+            text = (
+                f"cannot listen on {host} port {port}: {error.strerror}; is another scheduler running?"
+                " another port, or 0 for none"
+            )
+        raise ConfigError(text, path="--secure-port") from None
     return made
 
 

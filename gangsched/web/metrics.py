@@ -236,6 +236,12 @@ def _promises(reading: Reading) -> Iterator[Metric]:
         {(): reading.n_partial_gangs},
     )
     yield gauge_family(
+        "gangsched_wounded_gangs",
+        "Gangs that have started, and have lost members: they run with fewer than they need.",
+        (),
+        {(): reading.n_wounded_gangs},
+    )
+    yield gauge_family(
         "gangsched_watch_age_seconds",
         "Time since the last message about a kind; a quiet server sends a bookmark about once a minute.",
         ("kind",),
@@ -280,7 +286,8 @@ def _devices(reading: Reading) -> Iterator[Metric]:
     """Free devices, and differences from the plan."""
     yield gauge_family(
         "gangsched_device_free",
-        "Healthy devices that no pod holds, and that are not kept for a group whose victims leave.",
+        "Healthy devices that no pod holds, and that are not kept for a group whose victims leave; of nodes"
+        " where it is known which pod has which.",
         ("node", "resource"),
         {(node, resource): n for node, resource, n in reading.device_free},
     )

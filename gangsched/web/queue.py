@@ -18,12 +18,13 @@ from msgspec.structs import replace
 
 from gangsched.core.reports import GroupView, view_group
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.state.reporter import clean
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import Group
 from gangsched.core.types.states import NOT_QUEUED
 from gangsched.forecasting import worked_out
 from gangsched.model.pod_group import GroupKey
+from gangsched.model.printable import clean
+from gangsched.web.answers import QueuePage, QueueRow
 from gangsched.web.queues_page import queues_page
 from gangsched.web.turns import Turns
 
@@ -34,63 +35,6 @@ _FRESH_S = 1.0
 _MAX_KEPT = 16
 # Estimates that take a second of work are kept for ten seconds.
 _MOST_OF_TIME = 0.1
-
-
-class QueueRow(msgspec.Struct, frozen=True, rename="camel"):
-    """A group that has not fully started, or that runs in part.
-
-    position: its place by QueueSort, among all waiting groups. age_s: since all of its members existed (for a
-    group found at start-up, since the last one was created; for a running group, since its first waiting
-    member was created); None while it gathers. next_s: when its state ends by itself, as a backoff does.
-    needed: None while unknown. `why`: the message on its pods. If the configuration has `queueing`:
-    walltime_s, None if it never ends, with its source and the field that states it; passes: how many groups
-    have started ahead of it since it was first refused, and how many may; claimed_s: for how long it has had,
-    or would have had, a claim. With a claim: starts_in_s, below 0 while what holds its room is late;
-    is_promised (else it is an estimate); and the number of nodes. Without one, if starts were requested:
-    estimate_in_s, by core.estimates, None if there is no estimate; and the range in which four in five start,
-    from the latest starts if there are enough (core.groups.forecasts).
-    """
-
-    position: int
-    group: str
-    is_gang: bool
-    scheduler: str
-    priority: int
-    state: str
-    state_s: float
-    age_s: float | None
-    next_s: float | None
-    needed: int | None
-    existing: int
-    gated: int
-    reserved: int
-    bound: int
-    attempts: int
-    why: str
-    walltime_s: float | None = None
-    walltime_source: str = ""
-    walltime_field: str = ""
-    passes: int | None = None
-    passes_bound: int | None = None
-    claimed_s: float | None = None
-    starts_in_s: float | None = None
-    is_promised: bool = False
-    claimed_nodes: int = 0
-    estimate_in_s: float | None = None
-    estimate_from_s: float | None = None
-    estimate_to_s: float | None = None
-
-
-class QueuePage(msgspec.Struct, frozen=True, rename="camel"):
-    """rows: the first MAX_ROWS of `n_waiting`. by_state: how many groups are in each state. leads: whether
-    this replica decides anything; leader: the one that does instead, "" while unknown.
-    """
-
-    n_waiting: int
-    by_state: dict[str, int]
-    rows: tuple[QueueRow, ...]
-    leads: bool = True
-    leader: str = ""
 
 
 class Queue:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from urllib.parse import quote
 
@@ -12,11 +13,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from gangsched import printing
-from gangsched.core.state.reporter import clean
+from gangsched.errors import ApiError, ConfigError
+from gangsched.kube.client import ApiClient
+from gangsched.kube.credentials import load_credentials
+from gangsched.kube.transport.http1 import segment
+from gangsched.model.printable import clean
 from gangsched.namespaces import add_list_flags, listed
 from gangsched.signals import run_loop
+from gangsched.web.answers import QueuePage, QueueRow
 from gangsched.web.asking import add_flags, ask, decoded
-from gangsched.web.queue import QueuePage, QueueRow
 
 _MAX_WHY = 100
 # A start that is past by less is due now.
@@ -62,8 +67,30 @@ def run(args: argparse.Namespace) -> int:
     if args.start:
         print_starts(page, console)
     else:
-        print_queue(page, console, wide=args.wide)
+        elsewhere = run_loop(_elsewhere, args, namespace) if namespace and not page.rows else ""
+        print_queue(page, console, wide=args.wide, namespace=namespace, elsewhere=elsewhere)
     return 0
+
+
+async def _elsewhere(args: argparse.Namespace, namespace: str) -> str:
+    """As of gangs: what waits in other namespaces, and whether this one exists, as far as it may be known."""
+    told, n = "", 0
+    with contextlib.suppress(ApiError, ConfigError):
+        n = decoded(args, await ask(args, "/queue"), QueuePage).n_waiting
+    with contextlib.suppress(ApiError, ConfigError):
+        credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context)
+        async with ApiClient(credentials) as client:
+            told = await no_namespace(client, namespace)
+    return "; ".join(filter(None, (told, f"{n} elsewhere (-A)" if n else "")))
+
+
+async def no_namespace(client: ApiClient, namespace: str) -> str:
+    """Returns "there is no such namespace" if that is so, and known."""
+    try:
+        await client.get(f"/api/v1/namespaces/{segment(namespace)}")
+    except ApiError as error:
+        return "there is no such namespace" if error.code == 404 else ""
+    return ""
 
 
 def print_starts(page: QueuePage, console: Console) -> None:
@@ -109,10 +136,14 @@ def _by_start(row: QueueRow) -> tuple[bool, float, int]:
     return True, row.estimate_in_s or 0.0, row.position
 
 
-def print_queue(page: QueuePage, console: Console, *, wide: bool) -> None:
-    """Prints a line that counts the groups, then one for each."""
+def print_queue(
+    page: QueuePage, console: Console, *, wide: bool, namespace: str = "", elsewhere: str = ""
+) -> None:
+    """Prints a line that counts the groups, then one for each. elsewhere: what there is if the namespace has
+    none."""
     if not page.rows:
-        console.print("Nothing waits.")
+        where = f" in namespace {escape(clean(namespace))}" if namespace else ""
+        console.print(f"Nothing waits{where}{elsewhere and f'; {escape(clean(elsewhere))}'}.")
         return
     counts = ", ".join(
         f"{n} {escape(clean(state))}" for state, n in sorted(page.by_state.items(), key=lambda x: -x[1])

@@ -9,7 +9,7 @@ from prometheus_client.core import Metric
 from gangsched.core.groups.forecasts import RATIOS
 from gangsched.core.queueing.bypasses import BUCKETS
 from gangsched.core.queueing.claims import ERRORS_S
-from gangsched.core.state.reporter import clean
+from gangsched.model.printable import clean
 from gangsched.web.families import counter_family, gauge_family, histogram_family
 from gangsched.web.measures import Distribution
 from gangsched.web.reading import ClaimsReading, QueueingReading

@@ -11,11 +11,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from gangsched import printing
-from gangsched.core.state.reporter import clean
+from gangsched.model.printable import clean
 from gangsched.model.resources import told_amount
 from gangsched.signals import run_loop
+from gangsched.web.answers import Amounts, QueueShare, QueuesPage
 from gangsched.web.asking import add_flags, ask, decoded
-from gangsched.web.queues_page import Amounts, QueueShare, QueuesPage
 
 _HEADINGS = ("QUEUE", "SHARE", "NOW", "LATELY", "SCORE", "WAIT", "PODS", "RESOURCE")
 _AMOUNTS = ("GUARANTEED", "USED", "BORROWED", "LIMIT")

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 from prometheus_client.core import Metric
 
+from gangsched.web.answers import Amounts, QueueShare, QueuesPage
 from gangsched.web.families import gauge_family
-from gangsched.web.queues_page import Amounts, QueueShare, QueuesPage
 
 # As elsewhere in metrics: cpu in cores.
 _CPU = "cpu"

@@ -2,45 +2,9 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.states import NOT_QUEUED
-
-Amounts = dict[str, int]
-
-
-class QueueShare(msgspec.Struct, frozen=True, rename="camel"):
-    """One queue with all below it; amounts by resource, cpu in thousandths.
-
-    depth: 0 at the top. guaranteed: limited to what the cluster has. borrowed: usage beyond the guarantee, of
-    resources that have one. share_used: the largest fraction of the cluster that it uses now of any compared
-    resource; share_decayed: the same over recent time; score: both relative to its share, the smallest goes
-    first. waiting: groups that have not started.
-    """
-
-    queue: str
-    depth: int
-    share: float
-    used: Amounts
-    guaranteed: Amounts
-    limit: Amounts
-    borrowed: Amounts
-    pods: int
-    share_used: float
-    share_decayed: float
-    score: float
-    waiting: int
-
-
-class QueuesPage(msgspec.Struct, frozen=True, rename="camel"):
-    """The queues, each before its children; none if the configuration has none. leads, leader: as in
-    web.queue.QueuePage.
-    """
-
-    queues: tuple[QueueShare, ...]
-    leads: bool = True
-    leader: str = ""
+from gangsched.web.answers import QueueShare, QueuesPage
 
 
 def queues_page(shared: SharedState) -> QueuesPage:

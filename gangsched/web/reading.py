@@ -17,12 +17,13 @@ from gangsched.core.queueing.claims import CAUSES, Claims
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.reports import first_late_at
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.state.reporter import clean
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState
+from gangsched.core.types.lost_members import lacks
 from gangsched.journal.counted import Counted
+from gangsched.model.printable import clean
 from gangsched.model.walltime import SOURCES
+from gangsched.web.answers import QueuesPage
 from gangsched.web.loads import Loads
-from gangsched.web.queues_page import QueuesPage
 
 # About a millisecond each.
 _GROUPS_AT_ONCE = 1000
@@ -74,6 +75,7 @@ class Reading(msgspec.Struct, frozen=True):
     queueing: QueueingReading | None = None
     queues: QueuesPage = QueuesPage(())
     journal: Counted | None = None
+    n_wounded_gangs: int = 0
 
 
 class QueueingReading(msgspec.Struct, frozen=True):
@@ -118,6 +120,7 @@ class Totals(msgspec.Struct):
     unschedulable: dict[tuple[str, str], int]
     n_assumed: int = 0
     n_partial_gangs: int = 0
+    n_wounded_gangs: int = 0
     walltimes: dict[str, int] = {}
 
     def add_walltime(self, group: Group, walltimes: Walltimes) -> None:
@@ -128,6 +131,7 @@ class Totals(msgspec.Struct):
     def add(self, group: Group) -> None:
         self.n_assumed += group.n_assumed
         self.n_partial_gangs += group.is_half_bound and group.state is not GroupState.BINDING
+        self.n_wounded_gangs += bool(lacks(group))
         gated = group.counts[MemberState.GATED]
         if gated:
             self.pending["gated"] += gated

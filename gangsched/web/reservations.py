@@ -12,35 +12,13 @@ from itertools import islice
 import msgspec
 
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.state.reporter import clean
 from gangsched.core.types.group import NEVER_S, Group, MemberState, PodInfo
+from gangsched.model.printable import clean
 from gangsched.model.resources import is_extended
+from gangsched.web.answers import Reservation, ReservationsPage
 
-RESERVATIONS_PATH = "/reservations"
 # A row takes some microseconds of the scheduler's loop.
 MAX_ROWS = 5_000
-
-
-class Reservation(msgspec.Struct, frozen=True, rename="camel"):
-    """A group's extended resource on one node. ids: the devices, if they are listed. is_taken: False while
-    victims still run there. left_s: seconds until it is released; None: no deadline.
-    """
-
-    group: str
-    node: str
-    resource: str
-    amount: int
-    ids: tuple[str, ...] = ()
-    is_taken: bool = True
-    left_s: float | None = None
-
-
-class ReservationsPage(msgspec.Struct, frozen=True, rename="camel"):
-    """leads: whether this replica decides anything; rows: at most MAX_ROWS; is_cut if there are more."""
-
-    leads: bool
-    rows: tuple[Reservation, ...]
-    is_cut: bool = False
 
 
 class Reservations:

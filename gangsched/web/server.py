@@ -21,13 +21,14 @@ from aiohttp import web
 
 from gangsched.accepting import Accepting
 from gangsched.web.access import Access, Refused
+from gangsched.web.answers import RESERVATIONS_PATH
 from gangsched.web.board.pages import Board
 from gangsched.web.explanations import Explanations
 from gangsched.web.health import Health, Page
-from gangsched.web.listening import LEADER_HEADER
+from gangsched.web.listening import CLUSTER_HEADER, LEADER_HEADER
 from gangsched.web.metrics import format_for
 from gangsched.web.queue import Queue
-from gangsched.web.reservations import RESERVATIONS_PATH, Reservations
+from gangsched.web.reservations import Reservations
 from gangsched.web.stories import Stories
 from gangsched.web.top.page import Top
 from gangsched.web.turns import Turns
@@ -70,9 +71,11 @@ class Server:
         board: Board | None = None,
         turns: Turns | None = None,
         leader: Callable[[], str | None] = lambda: None,
+        cluster: Callable[[], str] = lambda: "",
     ) -> None:
         """`tls` None: plain HTTP, for a loopback address. `board` None: no dashboard. leader: returns the one
-        that leads instead of this replica, None if this one leads.
+        that leads instead of this replica, None if this one leads. cluster: returns its identity, "" while
+        that is not known.
         """
         self._turns = turns or Turns()
         self._sockets = sockets
@@ -89,6 +92,7 @@ class Server:
         self._reservations = reservations
         self._top = top
         self._leader = leader
+        self._cluster = cluster
 
     async def run(self) -> None:
         app = web.Application(middlewares=[self._guarded], client_max_size=1024)
@@ -139,6 +143,8 @@ class Server:
             if _USER in request and not is_probe and (leader := self._leader()) is not None:
                 # The lease's writer may set any text as holder, but a header is one line.
                 response.headers[LEADER_HEADER] = leader if _IDENTITY.fullmatch(leader) else "unknown"
+            if _USER in request and not is_probe and (cluster := self._cluster()):
+                response.headers[CLUSTER_HEADER] = cluster if _IDENTITY.fullmatch(cluster) else "unknown"
             return response
         except Refused as refused:
             headers = {"Retry-After": "5"} if refused.code == 429 else {}
@@ -168,14 +174,22 @@ class Server:
     async def _configz_page(self, _: web.Request) -> web.Response:
         return web.Response(body=self._configz(), content_type="application/json")
 
+    async def _names_all(self, request: web.Request) -> bool:
+        """Whether the user may read such a page of every namespace, so that it names objects of others."""
+        page = request.path.split("/")[1]
+        authorization = request.headers.get("Authorization", "")
+        return await self._access.may(f"/{page}/*", authorization, address=request.remote or "")
+
     async def _story_page(self, request: web.Request) -> web.Response:
-        body = await self._turns.made(partial(self._stories.told, _named(request)))
+        to_tenant = not await self._names_all(request)
+        body = await self._turns.made(partial(self._stories.told, _named(request), to_tenant=to_tenant))
         if body is None:
             raise web.HTTPNotFound
         return web.Response(body=body, content_type="application/json")
 
     async def _explain_page(self, request: web.Request) -> web.Response:
-        body = await self._turns.made(partial(self._explanations.told, _named(request)))
+        to_tenant = not await self._names_all(request)
+        body = await self._turns.made(partial(self._explanations.told, _named(request), to_tenant=to_tenant))
         if body is None:
             raise web.HTTPNotFound
         return web.Response(body=body, content_type="application/json")

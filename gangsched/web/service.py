@@ -53,6 +53,7 @@ _REMEMBER_S = 30.0
 _SLIP_S = 0.1
 # Requests within this time get the same answer.
 _FRESH_S = 1.0
+_AGAIN_S = 60.0
 _CERTIFICATES_S = 60.0
 
 
@@ -121,6 +122,7 @@ class Web:
         self._pulse = Pulse(measures, parts.is_inbox_full)
         self._tls: ssl.SSLContext | None = None
         self._feed: Feed | None = None
+        self._cluster = ""
         if settings.certificate:
             self._tls = server_context_from_files(settings.certificate, settings.key)
         self._sockets: Sequence[socket.socket] = listen(settings)
@@ -141,6 +143,7 @@ class Web:
         async with anyio.create_task_group() as group:
             group.start_soon(self._pulse.run)
             await self._quiet()
+            group.start_soon(self._read_cluster)
             server = await anyio.to_thread.run_sync(self._load)
             if self._feed is not None:
                 group.start_soon(self._feed.run)
@@ -180,7 +183,7 @@ class Web:
         from gangsched.web.top.page import Top
         from gangsched.web.turns import Turns
         from gangsched.web.waiting import Waiting
-        from gangsched.whatif.priorities import priority_classes
+        from gangsched.whatif.cluster import priority_classes
 
         parts = self._parts
         if self._tls is None and not self._settings.plain:
@@ -223,7 +226,16 @@ class Web:
             top=Top(parts.scheduler, queue, self._measures, may_act=parts.may_act, turns=turns),
             turns=turns,
             leader=self._leader,
+            cluster=lambda: self._cluster,
         )
+
+    async def _read_cluster(self) -> None:
+        """Reads which cluster this is, until it is known: commands compare it with their kubeconfig's."""
+        from gangsched.web.leader import cluster_uid
+
+        while not self._cluster:
+            self._cluster = await cluster_uid(self._parts.client)
+            await anyio.sleep(_AGAIN_S)
 
     def _leader(self) -> str | None:
         """Returns the one that leads instead of this replica; "" while unknown."""
@@ -270,6 +282,7 @@ class Web:
                 n_pods=len(cache.pods),
                 n_assumed=totals.n_assumed,
                 n_partial_gangs=totals.n_partial_gangs,
+                n_wounded_gangs=totals.n_wounded_gangs,
                 device_free=devices,
                 device_drift=parts.scheduler.audit.statistics(),
                 counters=dict(parts.scheduler.shared.counters),

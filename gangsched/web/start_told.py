@@ -12,9 +12,9 @@ from typing import Literal
 import msgspec
 
 from gangsched.core.explain import Explanation
-from gangsched.core.groups.claims_told import LATEST_S
 from gangsched.core.types.group import GroupState
-from gangsched.web.queue import QueueRow
+from gangsched.model.walltime import LATEST_S
+from gangsched.web.answers import QueueRow
 from gangsched.web.queue_command import LATE_S, duration
 
 Kind = Literal["promised", "estimated", "started", "unknown"]
@@ -58,7 +58,7 @@ def start_of(told: Explanation, row: QueueRow | None, now: datetime, *, problem:
             f"unknown: this version does not know the state {told.state[:40]!r}; use the scheduler's version",
         )
     if state in _STARTED:
-        return Start("started", "it has started")
+        return Start("started", "it has started, and has ended" if told.end else "it has started")
     if row is not None and row.starts_in_s is not None:
         nodes = f"{row.claimed_nodes} node{'' if row.claimed_nodes == 1 else 's'}"
         how: Kind = "promised" if row.is_promised else "estimated"

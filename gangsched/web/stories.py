@@ -13,9 +13,10 @@ from datetime import UTC, datetime
 import msgspec
 
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.state.reporter import clean
 from gangsched.core.state.transitions import Moved, story
+from gangsched.core.types.ended import End, end_of
 from gangsched.core.types.group import Group
+from gangsched.model.printable import clean, told_to
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -39,6 +40,7 @@ class Story(msgspec.Struct, frozen=True, rename="camel"):
     attempts: int
     message: str
     moves: tuple[Move, ...]
+    end: End = ""
 
 
 class Stories:
@@ -55,17 +57,18 @@ class Stories:
         self._clock_s = clock_s
         self._wall_s = wall_s
 
-    def told(self, name: str) -> bytes | None:
-        """Returns the stories of all groups of that name as JSON; None if there is none."""
+    def told(self, name: str, *, to_tenant: bool = False) -> bytes | None:
+        """Returns the stories of all groups of that name as JSON; None if there is none. to_tenant: as
+        core.explain."""
         found = [group for key, group in self._scheduler.shared.groups.items() if str(key) == name]
         if not found:
             return None
         now_s = self._clock_s()
         ago_s = self._wall_s() - now_s
-        return msgspec.json.encode([story_of(group, now_s, ago_s) for group in found])
+        return msgspec.json.encode([story_of(group, now_s, ago_s, to_tenant=to_tenant) for group in found])
 
 
-def story_of(group: Group, now_s: float, ago_s: float) -> Story:
+def story_of(group: Group, now_s: float, ago_s: float, *, to_tenant: bool = False) -> Story:
     """Returns the group's story at now_s of the core's clock; ago_s: added to it gives the time of day."""
     return Story(
         str(group.key),
@@ -74,8 +77,9 @@ def story_of(group: Group, now_s: float, ago_s: float) -> Story:
         group.state.value,
         round(now_s - group.since_s, 3),
         group.attempts,
-        clean(group.message),
+        told_to(group.key.namespace, group.message) if to_tenant else clean(group.message),
         tuple(moves_of(story(group), group, ago_s)),
+        end_of(group),
     )
 
 

@@ -14,9 +14,9 @@ import msgspec
 
 from gangsched.core.groups.permits import may_be_overruled
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.state.reporter import clean
 from gangsched.core.types.group import NEVER_S, Group, GroupState
 from gangsched.model.events import Event, GroupAllowed, GroupRejected
+from gangsched.model.printable import clean
 
 
 class Waiting:

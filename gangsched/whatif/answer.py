@@ -9,9 +9,10 @@ from typing import Literal
 import msgspec
 
 from gangsched.core.explain import Explanation, explain, without_effect
-from gangsched.core.state.reporter import clean
 from gangsched.core.types.group import Group
 from gangsched.model.objects import Pod
+from gangsched.model.printable import clean, several
+from gangsched.whatif.admission import Refused
 from gangsched.whatif.trial import Trial
 
 Starts = Literal["now", "later", "not", "unread"]
@@ -49,7 +50,8 @@ class Gang(msgspec.Struct, frozen=True, rename="camel"):
 class Answer(msgspec.Struct, frozen=True, rename="camel"):
     """changes: the proposed changes besides the job, in words. evicted: pods that it would preempt. endless:
     running pods that state no end, without those of DaemonSets and of kubelet. unread: kinds that could not
-    be listed.
+    be listed. notes: what of the files is left out, and what is assumed. warnings: fields of the files that
+    are probably mistakes, although the API server takes them.
     """
 
     gangs: list[Gang]
@@ -57,6 +59,8 @@ class Answer(msgspec.Struct, frozen=True, rename="camel"):
     evicted: list[str]
     endless: int
     unread: list[str]
+    notes: list[str] = []
+    warnings: list[str] = []
 
     @property
     def starts_now(self) -> bool:
@@ -88,6 +92,24 @@ def answer(
         at = now + timedelta(seconds=in_s)
         gangs[i] = msgspec.structs.replace(gangs[i], starts="later", in_s=round(in_s, 1), at=at, after=named)
     return Answer(gangs, changes, evicted, endless, [clean(one) for one in unread])
+
+
+def refused_gangs(refused: Sequence[Refused]) -> list[Gang]:
+    """Returns a part for each object of which the API server would refuse pods."""
+    by_owner: dict[str, list[Refused]] = {}
+    for one in refused:
+        by_owner.setdefault(one.of, []).append(one)
+    return [
+        Gang(
+            clean(name),
+            clean(pods[0].scheduler),
+            "unread",
+            [],
+            [clean(one.pod) for one in pods],
+            problem=clean(f"the API server would refuse {several(len(pods), 'pod')} of it: {pods[0].reason}"),
+        )
+        for name, pods in by_owner.items()
+    ]
 
 
 def _gang(trial: Trial, group: Group | None, pods: Sequence[Pod]) -> Gang:

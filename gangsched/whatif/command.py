@@ -32,9 +32,11 @@ from gangsched.signals import run_loop
 from gangsched.snapshot import take_snapshot
 from gangsched.web.asking import DEFAULT_SERVER, add_server_flags, ask, decoded
 from gangsched.web.queue_command import duration
+from gangsched.whatif.admission import NO_LIMITS, Limits
 from gangsched.whatif.answer import Answer, Gang
-from gangsched.whatif.manifests import Document, kinds_of, read_documents, read_manifests, text_of
-from gangsched.whatif.priorities import priority_classes
+from gangsched.whatif.cluster import Cluster, UnknownClasses, limits_of, priority_classes, runtime
+from gangsched.whatif.files import Document, read_documents, texts_of
+from gangsched.whatif.manifests import kinds_of, namespaces_of, read_manifests, runtimes_named
 from gangsched.whatif.question import ASKED_AT, TOGETHER, Asked, Question, check, examine
 
 NOT_NOW = 3
@@ -56,7 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         required=True,
-        help="manifests as for kubectl apply; - is standard input; several are one job",
+        help="manifests as for kubectl apply, or a directory of them; - is standard input; several are one"
+        " job",
     )
     add_flag(parser, "of manifests that name none")
     parser.add_argument("--add-nodes", type=int, default=0, metavar="N", help="if there were N more nodes")
@@ -99,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
     args.namespace = namespace_of(args)
     args.without = [one if "/" in one else f"{args.namespace}/{one}" for one in args.without]
     # First, so that a mistake in the files is reported whether or not a cluster answers.
-    texts = [text_of(path) for path in args.filename]
+    texts = [one for path in args.filename for one in texts_of(path)]
     documents = read_documents(texts)
     if args.server:
         found = run_loop(_ask_scheduler, args, [text for _, text in texts])
@@ -129,15 +132,53 @@ async def _ask(
     config = replace(config, settings=on_trial(config.settings, allow_eviction=args.preempt))
     credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context, master=args.master)
     async with ApiClient(credentials, max_body_bytes=MAX_PAGE_BYTES) as client:
-        priorities = await priority_classes(client)
+        cluster, unread = await _cluster(client, documents, args.namespace)
         now_s = time.monotonic()
-        snapshot = await take_snapshot(client, config, plugins, now_s=now_s)
+        snapshot = await take_snapshot(client, config, plugins, now_s=now_s, namespace=args.namespace)
     kinds = kinds_of(snapshot.scheduler)
-    manifests = read_manifests(documents, kinds, priorities, namespace=args.namespace)
+    manifests = read_manifests(documents, kinds, cluster, namespace=args.namespace)
     served = [profile.scheduler_name for profile in config.profiles]
-    check(manifests, snapshot, served, way="correct it, or give the one that serves it by --config")
+    manifests = check(
+        manifests, snapshot, served, way="correct it, or give the one that serves it by --config"
+    )
     question = Question(args.add_nodes, args.like, args.drain, args.without, args.preempt)
+    snapshot = snapshot._replace(unread=(*snapshot.unread, *unread))
     return examine(question, snapshot, manifests, now_s, datetime.now(UTC))
+
+
+async def _cluster(
+    client: ApiClient, documents: Sequence[Document], namespace: str
+) -> tuple[Cluster, list[str]]:
+    """Returns what manifests may name, and what is not known of it for want of rights."""
+    unread: list[str] = []
+    try:
+        classes = await priority_classes(client)
+    except ApiError as error:
+        if error.code != 403:
+            raise
+        classes = UnknownClasses()
+        unread.append(f"priorityclasses: {error}; each class counts as priority 0")
+    runtimes = {}
+    for key in dict.fromkeys(runtimes_named(documents, namespace)):
+        try:
+            if (found := await runtime(client, key)) is not None:
+                runtimes[key] = found
+        except ApiError as error:
+            if error.code != 403:
+                raise
+            unread.append(f"{key[0]} {key[2]}: {error}")
+    ranges, quotas = dict(NO_LIMITS.ranges), dict(NO_LIMITS.quotas)
+    for name in namespaces_of(documents, namespace):
+        try:
+            limits = await limits_of(client, name)
+            ranges |= limits.ranges
+            quotas |= limits.quotas
+        except ApiError as error:
+            if error.code not in (403, 404):
+                raise
+            if error.code == 403:
+                unread.append(f"limits and quotas of {name}: {error}")
+    return Cluster(classes, runtimes, Limits(ranges, quotas)), unread
 
 
 async def _ask_scheduler(args: argparse.Namespace, texts: Sequence[str]) -> Answer:
@@ -172,6 +213,10 @@ def print_answer(found: Answer, console: Console) -> None:
         more = f", and {n - _MAX_NAMED} more" if (n := len(found.evicted)) > _MAX_NAMED else ""
         named = ", ".join(found.evicted[:_MAX_NAMED])
         console.print(f"It would evict {several(n, 'pod')}: {_shown(named)}{more}")
+    for note in found.notes:
+        console.print(f"Of the files: {_shown(note)}")
+    for warning in found.warnings:
+        console.print(f"[bold]To do:[/bold] Correct {_shown(warning)}")
     for why in found.unread:
         console.print(f"Not read: {_shown(why)}", style="yellow")
 
@@ -203,7 +248,7 @@ def _print_gang(gang: Gang, console: Console, endless: int) -> None:
             f"It would start in about {duration(gang.in_s)} ({gang.at:%Y-%m-%d %H:%M} UTC), when these have"
             f" ended as stated: {_shown(after)}. That holds if nothing else comes before it."
         )
-    else:
+    elif told is not None and told.waits_for_ends:
         console.print(
             "When it would start is not known: no stated end makes room for it"
             f" ({several(endless, 'running pod')} {'states' if endless == 1 else 'state'} none)."

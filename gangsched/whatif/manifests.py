@@ -6,36 +6,53 @@ PriorityClass's number. Not the changes by webhooks and policies.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
-import yaml
 
 from gangsched.config.strict import nearest
-from gangsched.config.yaml_bounds import check_yaml
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError, ParseError
 from gangsched.kube.watch.decode import Kind, all_kinds, followed
-from gangsched.model.events import Event, ObjectRefused
+from gangsched.model.events import Event, ObjectRefused, OwnerPut
 from gangsched.model.objects import Pod
-from gangsched.model.owners import OWNER_KINDS
-from gangsched.whatif import controllers
+from gangsched.model.owners import OWNER_KINDS, replicas
+from gangsched.model.owners.owner import DEFAULT_SCHEDULER
+from gangsched.model.pod_group import POD, group_key
+from gangsched.whatif import accepted, kubeflow, trainer
+from gangsched.whatif.admission import Admission, Refused, limits_in
+from gangsched.whatif.cluster import Classes, Cluster, PriorityClass, UnknownClasses, read_class
+from gangsched.whatif.controllers import MAKERS
+from gangsched.whatif.files import NO_POD, Document
+from gangsched.whatif.kinds import Key, LeftOut, check_version, is_cluster_wide, key_of
+from gangsched.whatif.templates import MAX_PODS, Json
+from gangsched.whatif.unfolding import unfolders
 
-Json = dict[str, Any]
-_MAX_CHARACTERS = 4_000_000
-_MAX_DOCUMENTS = 1000
-_MAX_PODS = 10_000
-_NO_POD = "there is no pod in it, and nothing that creates pods"
+_MAX_NAMESPACES = 20
+_CLASS = ("scheduling.k8s.io", "PriorityClass")
+_BY_POLICY = (
+    "with the PodGroup that the operator makes by spec.runPolicy.schedulingPolicy, if it schedules gangs"
+)
+_LONE = (
+    "each of their pods starts by itself, as no group is named: the operator's gang scheduling with"
+    " spec.runPolicy.schedulingPolicy, or annotations in the templates (docs/gangs.md), make them one gang"
+)
 
 
 class Manifests(NamedTuple):
-    """others: events of groups and controllers, which the core gets before the pods."""
+    """others: events of groups and controllers, which the core gets before the pods. notes: what of the files
+    is left out, and what is assumed, for people. refused: pods that a namespace's limits do not admit.
+    warnings: probable mistakes, with their places.
+    """
 
     pods: Sequence[Pod]
     others: Sequence[Event]
+    notes: Sequence[str] = ()
+    refused: Sequence[Refused] = ()
+    warnings: Sequence[str] = ()
 
 
 def kinds_of(scheduler: Scheduler) -> tuple[Kind, ...]:
@@ -45,94 +62,118 @@ def kinds_of(scheduler: Scheduler) -> tuple[Kind, ...]:
     return (*plain, *(one for one in owners if one.name not in {kind.name for kind in plain}))
 
 
-class Document(NamedTuple):
-    """source: its file; place: where it is in the file, for people."""
-
-    source: str
-    place: str
-    body: Json
-
-
 def read_manifests(
     documents: Sequence[Document],
     kinds: Sequence[Kind],
-    priorities: Mapping[str, int],
+    cluster: Cluster,
     *,
     namespace: str = "default",
 ) -> Manifests:
-    """kinds: those that the core watches; priorities: by PriorityClass; namespace: for objects without one.
-    Raises: ConfigError, with its place.
+    """kinds: those that the core watches; namespace: for objects without one. Raises: ConfigError, with its
+    place.
     """
-    pods: list[Pod] = []
-    others: list[Event] = []
-    by_name = {(kind.group, kind.kind): kind for kind in kinds if not kind.has_no_type}
+    reading = _Reading(documents, kinds, cluster, namespace)
+    warnings: list[str] = []
     for _, place, document in documents:
-        try:
-            _complete(document, len(pods) + len(others), namespace)
-            kind = document["kind"]
-            group = document["apiVersion"].rpartition("/")[0]
-            if (followed := by_name.get((group, kind))) is not None and kind != "Pod":
-                others.append(_event(followed, document))
-            elif kind not in controllers.KINDS:
-                raise ConfigError(_unknown(kind, kinds), path="kind")
-            if kind in controllers.KINDS:
-                pods += _pods(document, by_name["", "Pod"], len(pods), priorities)
-        except ConfigError as error:
-            raise ConfigError(error.message, source=place, path=error.path) from None
-    if not pods:
-        raise ConfigError(_NO_POD, source=", ".join(dict.fromkeys(one.source for one in documents)))
-    return Manifests(pods, others)
+        with _at(place):
+            reading.take(document, namespace)
+            warnings += (f"{place}: {told}" for told in accepted.check(document))
+    notes = reading.left_out.lines()
+    if not reading.pods and not reading.refused:
+        sources = ", ".join(dict.fromkeys(one.source for one in documents))
+        raise ConfigError("; ".join((NO_POD, *notes)), source=sources)
+    return Manifests(reading.pods, reading.others, notes, reading.refused, warnings)
 
 
-def read_documents(texts: Sequence[tuple[str, str]]) -> list[Document]:
-    """texts: (source, YAML). Raises: ConfigError, with its place."""
-    found = [one for source, text in texts for one in _documents(source, text)]
-    if not found:
-        raise ConfigError(_NO_POD, source=", ".join(source for source, _ in texts))
-    return found
+class _Reading:
+    """What has been read so far. Raises: ConfigError, without the document's place."""
 
+    def __init__(
+        self, documents: Sequence[Document], kinds: Sequence[Kind], cluster: Cluster, namespace: str
+    ) -> None:
+        self.pods: list[Pod] = []
+        self.others: list[Event] = []
+        self._followed = {(kind.group, kind.kind): kind for kind in kinds if not kind.has_no_type}
+        self.refused: list[Refused] = []
+        added = limits_in([(one.place, one.body) for one in documents], namespace)
+        self._admission = Admission(cluster.limits, list(added))
+        self._classes = _with_classes(cluster.classes, documents)
+        runtimes = {
+            (kind, "" if kind == trainer.IN_CLUSTER else where, name): body
+            for kind, where, name, body in _runtimes(documents, namespace)
+        }
+        self._unfolders = unfolders({**cluster.runtimes, **runtimes})
+        groups = (key for key in self._followed if key[1] == "PodGroup")
+        self.left_out = LeftOut((*MAKERS, *self._unfolders, *groups))
+        self._n_taken = 0
 
-def text_of(path: str) -> tuple[str, str]:
-    """Returns (source, YAML) of a file, or of standard input, `-`. Raises: ConfigError."""
-    source = "standard input" if path == "-" else path
-    try:
-        # A device has no end; a pipe is read, as with a shell's <(helm template …).
-        if path == "-":
-            return source, sys.stdin.read(_MAX_CHARACTERS + 1)
-        with open(path, encoding="utf-8") as file:
-            return source, file.read(_MAX_CHARACTERS + 1)
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise ConfigError(f"cannot be read: {why}", source=source) from None
+    def take(self, document: Json, namespace: str) -> None:
+        """Reads one object, and what it makes."""
+        n_before = len(self.pods)
+        _complete(document, self._n_taken, namespace)
+        self._n_taken += 1
+        key = key_of(document["apiVersion"], document["kind"])
+        check_version(key, document["apiVersion"])
+        meta = document["metadata"]
+        followed, unfold = self._followed.get(key), self._unfolders.get(key)
+        if followed is not None and key[1] != "Pod" and (unfold is None or _is_read(followed, document)):
+            self.others.append(_event(followed, document))
+        if unfold is not None:
+            for one in unfold(document):
+                self.take(one, meta["namespace"])
+        elif key in MAKERS:
+            self._make(document, key)
+        elif followed is None and key != _CLASS:
+            self.left_out.add(key, meta["name"])
+        self._note(document, key, self.pods[n_before:])
 
+    def _make(self, document: Json, key: Key) -> None:
+        """Adds the pods that an object makes, as the API server would show them."""
+        if key[0] == "apps" and key[1] in replicas.KINDS:
+            self.others.append(_replicas(document))
+        kind, namespace = self._followed["", "Pod"], document["metadata"]["namespace"]
+        created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        for pod in MAKERS[key](document):
+            number = len(self.pods) + len(self.refused)
+            if number >= MAX_PODS:
+                raise ConfigError(f"makes more than {MAX_PODS} pods")
+            meta, spec = pod["metadata"], pod.get("spec")
+            if not isinstance(spec, dict):
+                raise ConfigError("is missing, or is not an object", path="spec")
+            meta |= {
+                "namespace": namespace,
+                "uid": f"whatif-pod-{number}",
+                "resourceVersion": "1",
+                "creationTimestamp": created,
+            }
+            _default(spec, self._classes)
+            self._admission.set_defaults(namespace, spec)
+            try:
+                read = kind.decode_object(msgspec.json.encode({**pod, "status": {"phase": "Pending"}}))
+                why = self._admission.refusal(namespace, spec)
+            except (msgspec.MsgspecError, ParseError, TypeError, ValueError, RecursionError) as error:
+                raise ConfigError(f"pod {str(meta.get('name'))[:80]}: {str(error)[:200]}") from None
+            if why:
+                of = f"{namespace}/{document['metadata']['name']}"
+                self.refused.append(Refused(read.metadata.name, of, read.spec.scheduler_name, why))
+            else:
+                self.pods.append(read)
 
-def _documents(source: str, text: str) -> Iterator[Document]:
-    if len(text) > _MAX_CHARACTERS:
-        raise ConfigError(f"has more than {_MAX_CHARACTERS:,} characters", source=source)
-    found: list[Any] = []
-    try:
-        check_yaml(text)
-        for one in yaml.load_all(text, yaml.CSafeLoader):
-            found += one["items"] if isinstance(one, dict) and isinstance(one.get("items"), list) else [one]
-    except yaml.MarkedYAMLError as error:
-        # The parser places the end of the text on an extra line.
-        at = error.problem_mark
-        line = f"line {min(at.line + 1, len(text.splitlines()))}: " if at else ""
-        raise ConfigError(f"{line}is not YAML: {error.problem}", source=source) from None
-    except ConfigError as error:
-        raise ConfigError(error.message, source=source) from None
-    except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:
-        raise ConfigError(
-            f"is not YAML that can be read: {' '.join(str(error).split())[:200]}", source=source
-        ) from None
-    found = [one for one in found if one is not None]
-    if len(found) > _MAX_DOCUMENTS:
-        raise ConfigError(f"has {len(found)} documents, at most {_MAX_DOCUMENTS} are read", source=source)
-    for number, document in enumerate(found, start=1):
-        place = source if len(found) == 1 else f"{source}, document {number}"
-        if not isinstance(document, dict):
-            raise ConfigError("is not an object with apiVersion and kind", source=place)
-        yield Document(source, place, document)
+    def _note(self, document: Json, key: Key, pods: Sequence[Pod]) -> None:
+        """Notes what is assumed about an object that makes pods."""
+        spec, (_, kind), name = document.get("spec"), key, document["metadata"]["name"]
+        if not isinstance(spec, dict) or (key not in MAKERS and key not in self._unfolders):
+            return
+        policy = spec.get("runPolicy")
+        if spec.get("suspend") is True or (isinstance(policy, dict) and policy.get("suspend") is True):
+            self.left_out.note("suspended, and looked at as if it were not", kind, name)
+        if kind in ("CronJob", "RayCronJob"):
+            self.left_out.note("one run of it is looked at", kind, name)
+        if key[0] == kubeflow.GROUP:
+            if isinstance(policy, dict) and policy.get("schedulingPolicy"):
+                self.left_out.note(_BY_POLICY, kind, name)
+            elif len(pods) > 1 and all(_is_lone(pod) for pod in pods):
+                self.left_out.note(_LONE, kind, name)
 
 
 def _complete(document: Json, number: int, namespace: str) -> None:
@@ -147,21 +188,75 @@ def _complete(document: Json, number: int, namespace: str) -> None:
         meta["name"] = f"{meta['generateName']}{number}"
     if not isinstance(meta.get("name"), str) or not meta["name"]:
         raise ConfigError("is missing", path="metadata.name")
-    meta.setdefault("namespace", namespace)
+    if is_cluster_wide(key_of(document["apiVersion"], document["kind"])):
+        meta.pop("namespace", None)
+    elif not meta.get("namespace"):
+        meta["namespace"] = namespace
+    if not isinstance(meta.get("namespace", ""), str):
+        raise ConfigError("is not a text", path="metadata.namespace")
     meta |= {"uid": f"whatif-{number}-{meta['name']}", "resourceVersion": "1"}
 
 
-def _unknown(kind: str, kinds: Sequence[Kind]) -> str:
-    known = sorted({*controllers.KINDS, *(one.kind for one in kinds if one.name.startswith("podgroups."))})
-    return (
-        f"{kind!r} cannot be made into pods here{nearest(kind, known)}: {', '.join(known)} can; of another"
-        " kind, give the pods that it creates"
-    )
+def _is_lone(pod: Pod) -> bool:
+    try:
+        return group_key(pod).dialect == POD
+    except ParseError:
+        return False  # it names a group, and the answer says what is wrong with that
+
+
+def runtimes_named(documents: Sequence[Document], namespace: str) -> Iterator[tuple[str, str, str]]:
+    """Yields the keys of the runtimes that TrainJobs name; mistakes in these are found later."""
+    for _, _, body in documents:
+        if body.get("kind") == "TrainJob" and isinstance(meta := body.get("metadata"), dict):
+            with suppress(ConfigError):
+                where = str(meta.get("namespace") or namespace)
+                yield trainer.runtime_of({**body, "metadata": {"namespace": where}})
+
+
+def namespaces_of(documents: Sequence[Document], namespace: str) -> list[str]:
+    """Returns the namespaces of the files' objects, as many as may be asked about."""
+    metas = [body.get("metadata") for _, _, body in documents]
+    named = [meta.get("namespace") or namespace for meta in metas if isinstance(meta, dict)]
+    return list(dict.fromkeys(one for one in named if isinstance(one, str)))[:_MAX_NAMESPACES]
+
+
+def _runtimes(documents: Sequence[Document], namespace: str) -> Iterator[tuple[str, str, str, Json]]:
+    for _, _, body in documents:
+        meta = body.get("metadata")
+        if body.get("kind") in (trainer.IN_CLUSTER, trainer.IN_NAMESPACE) and isinstance(meta, dict):
+            yield body["kind"], str(meta.get("namespace") or namespace), str(meta.get("name")), body
+
+
+def _with_classes(classes: Classes, documents: Sequence[Document]) -> Classes:
+    """Adds the PriorityClasses of the files. Raises: ConfigError."""
+    added: dict[str, PriorityClass] = {}
+    for _, place, body in documents:
+        if body.get("kind") == _CLASS[1] and str(body.get("apiVersion")).startswith(f"{_CLASS[0]}/"):
+            try:
+                one = read_class(body)
+            except msgspec.MsgspecError as error:
+                raise ConfigError(f"is no PriorityClass: {str(error)[:200]}", source=place) from None
+            added[one.metadata.name] = one
+    if not added:
+        return classes
+    return UnknownClasses(added) if isinstance(classes, UnknownClasses) else {**classes, **added}
+
+
+@contextmanager
+def _at(place: str) -> Iterator[None]:
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(error.message, source=place, path=error.path) from None
+
+
+def _is_read(kind: Kind, document: Json) -> bool:
+    return not kind.versions or document["apiVersion"].rpartition("/")[2] in kind.versions
 
 
 def _event(kind: Kind, document: Json) -> Event:
     version = document["apiVersion"].rpartition("/")[2]
-    if kind.versions and version not in kind.versions:
+    if not _is_read(kind, document):
         read = ", ".join(kind.versions)
         raise ConfigError(f"{kind.kind} is read in version {read}, not {version!r}", path="apiVersion")
     page = {
@@ -179,47 +274,45 @@ def _event(kind: Kind, document: Json) -> Event:
     return kind.added(items[0], kind.api_version(version))
 
 
+def _replicas(document: Json) -> Event:
+    """Returns the event that tells how many pods the object makes. Raises: ConfigError."""
+    try:
+        item = msgspec.convert(document, replicas.Replicas)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"is no {document['kind']}: {error}") from None
+    return OwnerPut(replicas.read(item))
+
+
 def _why(refused: Event) -> str:
     return refused.message if isinstance(refused, ObjectRefused) else "it cannot be read"
 
 
-def _pods(document: Json, kind: Kind, number: int, priorities: Mapping[str, int]) -> list[Pod]:
-    found: list[Pod] = []
-    namespace = document["metadata"]["namespace"]
-    created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    for pod in controllers.pods_of(document):
-        if number + len(found) >= _MAX_PODS:
-            raise ConfigError(f"makes more than {_MAX_PODS} pods")
-        meta, spec = pod["metadata"], pod.get("spec")
-        if not isinstance(spec, dict):
-            raise ConfigError("is missing, or is not an object", path="spec")
-        meta |= {
-            "namespace": namespace,
-            "uid": f"whatif-pod-{number + len(found)}",
-            "resourceVersion": "1",
-            "creationTimestamp": created,
-        }
-        _default(spec, priorities)
-        try:
-            found.append(kind.decode_object(msgspec.json.encode({**pod, "status": {"phase": "Pending"}})))
-        except (msgspec.MsgspecError, ParseError, TypeError, ValueError, RecursionError) as error:
-            raise ConfigError(f"pod {meta.get('name')}: {str(error)[:200]}") from None
-    return found
-
-
-def _default(spec: Json, priorities: Mapping[str, int]) -> None:
-    """Sets defaults like kube-apiserver: limits become missing requests; a class gives its number."""
+def _default(spec: Json, classes: Classes) -> None:
+    """Sets defaults like kube-apiserver: the scheduler; limits become missing requests; a class, or the
+    default one, gives its number."""
     for container in (*_containers(spec, "containers"), *_containers(spec, "initContainers")):
         resources = container.get("resources")
         if isinstance(resources, dict) and isinstance(resources.get("limits"), dict):
             stated = resources.get("requests")
             resources["requests"] = {**resources["limits"], **(stated if isinstance(stated, dict) else {})}
+    spec["schedulerName"] = spec.get("schedulerName") or DEFAULT_SCHEDULER
     name = spec.get("priorityClassName")
-    if name and spec.get("priority") is None:
-        if not isinstance(name, str) or name not in priorities:
-            hint = nearest(str(name), priorities)
-            raise ConfigError(f"there is no PriorityClass {name!r}{hint}", path="spec.priorityClassName")
-        spec["priority"] = priorities[name]
+    if name is None or name == "":
+        # Of several default classes the API server takes the least.
+        defaults = [one for one in classes.values() if one.global_default]
+        given = min(defaults, key=lambda one: one.value, default=None)
+    elif not isinstance(name, str) or name not in classes:
+        raise ConfigError(
+            f"there is no PriorityClass {str(name)[:80]!r}{nearest(str(name), classes)}",
+            path="spec.priorityClassName",
+        )
+    else:
+        given = classes[name]
+    if given is not None and spec.get("priority") is None:
+        spec["priority"] = given.value
+        spec["priorityClassName"] = given.metadata.name
+        if given.preemption_policy and not spec.get("preemptionPolicy"):
+            spec["preemptionPolicy"] = given.preemption_policy
 
 
 def _containers(spec: Json, name: str) -> list[Json]:

@@ -12,13 +12,15 @@ from typing import Annotated
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from gangsched.config.strict import nearest
+from gangsched.core.explain import explain
 from gangsched.errors import ConfigError
 from gangsched.model.objects import Pod
-from gangsched.model.printable import several
-from gangsched.snapshot import Snapshot
-from gangsched.whatif.answer import Answer, answer
+from gangsched.model.printable import clean, one_line, several
+from gangsched.snapshot import Snapshot, as_seen
+from gangsched.whatif.answer import Answer, answer, refused_gangs
 from gangsched.whatif.manifests import Manifests
 from gangsched.whatif.trial import Trial
 
@@ -54,18 +56,24 @@ class Asked(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
     namespace: _Name = "default"
 
 
-def check(manifests: Manifests, snapshot: Snapshot, served: Sequence[str], *, way: str) -> None:
-    """`way`: advice for a pod with another schedulerName. Raises: ConfigError, for pods that this scheduler
-    would never see, and for names that are taken."""
+def check(manifests: Manifests, snapshot: Snapshot, served: Sequence[str], *, way: str) -> Manifests:
+    """Returns them without the pods of other schedulers. `way`: advice for a pod with another schedulerName.
+    Raises: ConfigError, if this scheduler would never see any of the pods, for a name that is misspelt, and
+    for names that are taken."""
+    own, others = [], Counter[str]()
+    for pod in manifests.pods:
+        name = pod.spec.scheduler_name
+        if name in served:
+            own.append(pod)
+        elif hint := nearest(name, served):
+            raise _not_served(pod, served, hint, way)
+        else:
+            others[name] += 1
+    if not own and manifests.pods:
+        raise _not_served(manifests.pods[0], served, "", way)
     taken = {pod.key for pod in snapshot.pods}
     running = Counter(owner for pod in snapshot.pods if (owner := _owner(pod)))
-    for pod in manifests.pods:
-        if (name := pod.spec.scheduler_name) not in served:
-            raise ConfigError(
-                f"pod {pod.key}: names the scheduler {name!r}{nearest(name, served)}; this"
-                f" configuration serves {', '.join(served)}: {way}",
-                path="spec.schedulerName",
-            )
+    for pod in own:
         if pod.key in taken:
             raise ConfigError(f"pod {pod.key} exists already: gangsched explain {pod.key}")
         owner = _owner(pod)
@@ -74,6 +82,18 @@ def check(manifests: Manifests, snapshot: Snapshot, served: Sequence[str], *, wa
                 f"{owner} exists already, with {several(running[owner], 'pod')}, and these would join them:"
                 " ask gangsched explain about it, or give it another name here"
             )
+    notes = [
+        f"{several(n, 'pod')} of the scheduler {one_line(name[:80])}: left out" for name, n in others.items()
+    ]
+    return manifests._replace(pods=own, notes=[*manifests.notes, *notes])
+
+
+def _not_served(pod: Pod, served: Sequence[str], hint: str, way: str) -> ConfigError:
+    return ConfigError(
+        f"pod {pod.key}: names the scheduler {pod.spec.scheduler_name!r}{hint}; this"
+        f" configuration serves {', '.join(served)}: {way}",
+        path="spec.schedulerName",
+    )
 
 
 def _owner(pod: Pod) -> str:
@@ -101,4 +121,22 @@ def examine(
     trial.settle()
     trial.submit(manifests.pods, manifests.others)
     trial.settle()
-    return answer(trial, manifests.pods, changes, snapshot.unread, now)
+    found = answer(trial, manifests.pods, changes, snapshot.unread, now)
+    warnings = [clean(one) for one in manifests.warnings]
+    gangs = [*found.gangs, *refused_gangs(manifests.refused)]
+    found = replace(found, gangs=gangs, notes=[*manifests.notes, *trial.assumed], warnings=warnings)
+    return found if not snapshot.hidden else _as_seen(snapshot, trial, manifests.pods, found)
+
+
+def _as_seen(snapshot: Snapshot, trial: Trial, pods: Sequence[Pod], found: Answer) -> Answer:
+    """Returns the answer of a user who may not see all nodes and pods: nothing is claimed about room."""
+    groups = {str(group.key): group for pod in pods if (group := trial.group_of(pod)) is not None}
+    gangs = []
+    for gang in found.gangs:
+        if (group := groups.get(gang.name)) is not None and gang.starts != "unread":
+            told = gang.why or explain(trial.core, group, trial.now_s)
+            why = as_seen(snapshot, group, told, on_trial=True)
+            unplaced = gang.unplaced + [member.name for member in gang.members]
+            gang = replace(gang, starts="not", members=[], unplaced=unplaced, why=why, in_s=None, after=[])
+        gangs.append(gang)
+    return replace(found, gangs=gangs, evicted=[])

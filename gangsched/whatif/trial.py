@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from gangsched.config.strict import nearest
 from gangsched.core.framework.interface import Code
-from gangsched.core.groups.claims_told import LATEST_S
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
 from gangsched.errors import ConfigError, ParseError
@@ -24,8 +23,9 @@ from gangsched.model import events as ev
 from gangsched.model.devices import ALLOCATED_KEY, Allocation, parse_allocation
 from gangsched.model.objects import Node, Pod
 from gangsched.model.pod_group import group_key
-from gangsched.model.walltime import pod_walltime
+from gangsched.model.walltime import LATEST_S, pod_walltime
 from gangsched.snapshot import Snapshot
+from gangsched.whatif.applying import applied
 
 HOSTNAME = "kubernetes.io/hostname"
 _MAX_ADDED = 10_000
@@ -35,7 +35,7 @@ _MAX_ENDS = 500
 
 class Trial:
     """bound: (node, devices by container) of each pod bound in it; evicted: pods evicted since the job was
-    submitted.
+    submitted; assumed: what is, about other objects of the job.
     """
 
     def __init__(self, snapshot: Snapshot, now_s: float) -> None:
@@ -43,6 +43,7 @@ class Trial:
         self.now_s = now_s
         self.bound: dict[str, tuple[str, Allocation]] = {}
         self.evicted: list[Pod] = []
+        self.assumed: list[str] = []
         self._nodes: dict[str, Node] = {node.metadata.name: node for node in snapshot.nodes}
         self._pods: dict[str, Pod] = {pod.metadata.uid: pod for pod in snapshot.pods}
 
@@ -87,7 +88,8 @@ class Trial:
         """Submits the job."""
         self.evicted.clear()  # pods evicted for other waiting groups
         self._pods |= {pod.metadata.uid: pod for pod in pods}
-        self._tell([*others, *(ev.PodAdded(pod) for pod in pods)])
+        events, self.assumed = applied(others, self.core.shared.cache.objects.of)
+        self._tell([*events, *(ev.PodAdded(pod) for pod in pods)])
 
     # -- the result ------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ def test_an_unparsable_file_is_reported_and_its_last_devices_stay(tmp_path: Path
         assert listed(found) == {"a": "Healthy"}
         assert found.whole
         [problem] = found.problems
-        assert problem.startswith(f"{path}: nvidia.com/gpu[0].id: expected str, got int")
+        assert problem.startswith(f'{path}: nvidia.com/gpu[0].id: 5 is not text; write "5", in quotes')
         assert problem.endswith("what it listed before stays")
     write(path, "b")
     found = source.read()

@@ -163,6 +163,16 @@ def test_the_report_has_the_planned_resources_alone() -> None:
     assert [(one.name, one.containers) for one in read.pods] == [("a", {"main": {GPU: ("a", "b")}})]
 
 
+def test_what_kubelet_chose_for_pods_without_a_plan_is_reported_apart() -> None:
+    """Of resources that the node lists, once kubelet has started them."""
+    has = given(a={"main": "ab"}, b={"main": "cd"}, c={"main": "ef"})
+    pods = [pod("a", started=True, main="ab"), pod("b", started=True), pod("c")]
+    read = parse_report(report([NIC], has, pods, listed=[GPU, NIC]))
+    assert not read.pods
+    assert [(one.name, one.containers) for one in read.others] == [("b", {"main": {GPU: ("c", "d")}})]
+    assert not parse_report(report([NIC], has, pods, listed=[NIC])).others, "the node does not list it"
+
+
 def test_a_pod_in_the_middle_of_its_admission_is_not_reported_yet() -> None:
     """The scheduler takes who is in the report for admitted."""
     two = pod("a", first="a", second="bc")

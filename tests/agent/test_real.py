@@ -40,7 +40,7 @@ def test_an_inventory_appears_and_follows_its_files(site: Site) -> None:
     site.devices("n1", "a", "b", sick=("b",))
     site.says("n1", a="Healthy", b="Unhealthy")
     site.file("n1", '{"nvidia.com/gpu": [{"id": 5}]}')
-    site.until(lambda: "nvidia.com/gpu[0].id: expected str, got int" in agent.said, "the mistake is said")
+    site.until(lambda: "nvidia.com/gpu[0].id: 5 is not text" in agent.said, "the mistake is said")
     assert site.listed("n1") == {"a": "Healthy", "b": "Unhealthy"}
     site.devices("n1", "a", "b", "c")
     site.says("n1", a="Healthy", b="Healthy", c="Healthy")

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from gangsched.api_rules.status import StatusError
 from gangsched.lab.apiserver import responses
 from gangsched.lab.apiserver.handlers import Handlers, Watching
 from gangsched.lab.apiserver.kinds import bootstrap, builtin_strategies
 from gangsched.lab.apiserver.registry import Registry
 from gangsched.lab.apiserver.requests import Request
-from gangsched.lab.apiserver.status import StatusError
 from gangsched.lab.apiserver.store import Store
 from gangsched.lab.apiserver.watches import Watch
 

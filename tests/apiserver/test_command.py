@@ -71,7 +71,8 @@ def test_a_port_that_is_taken_is_one_line() -> None:
     with running("--nodes=0") as (_, lines):
         port = lines[0].split()[1].rstrip(",").rpartition(":")[2]
         assert refused(f"--port={port}") == (
-            f"gangsched: cannot listen on 127.0.0.1:{port}: Address already in use"
+            f"gangsched: cannot listen on 127.0.0.1:{port}: Address already in use;"
+            " is another API server running? Another --port, or 0 for a free one"
         )
 
 

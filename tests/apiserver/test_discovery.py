@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from gangsched.api_rules.status import StatusError
 from gangsched.lab.apiserver.discovery import AGGREGATED, Discovery, version_order
 from gangsched.lab.apiserver.negotiation import JSON, YAML, Media, Shape, negotiate, of_discovery
 from gangsched.lab.apiserver.resources import Resource, Subresource, builtin_resources
-from gangsched.lab.apiserver.status import StatusError
 
 TABLE = Shape("meta.k8s.io", "v1", "Table")
 

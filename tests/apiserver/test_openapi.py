@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from gangsched.api_rules.schema.catalog import builtin
+from gangsched.api_rules.schema.node import Schema
 from gangsched.lab.apiserver.openapi import OpenApi
 from gangsched.lab.apiserver.resources import Resource, builtin_resources
-from gangsched.lab.apiserver.schema.catalog import builtin
-from gangsched.lab.apiserver.schema.node import Schema
 
 THING = Resource("example.com", ("v1",), "things", "thing", "Thing", True, list_kind="ThingList", custom=True)
 SPEC = {"type": "object", "properties": {"spec": {"type": "object", "description": "What is wanted."}}}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.lab.apiserver.selectors import FieldSelector, LabelSelector, label_key_problem
-from gangsched.lab.apiserver.status import StatusError
+from gangsched.api_rules.selectors import LabelSelector
+from gangsched.api_rules.status import StatusError
+from gangsched.lab.apiserver.selectors import FieldSelector, label_key_problem, label_selector
 
 LABELS = {"app": "train", "tier": "gpu", "n": "8", "example.com/x": ""}
 
@@ -37,7 +38,7 @@ LABELS = {"app": "train", "tier": "gpu", "n": "8", "example.com/x": ""}
     ],
 )
 def test_labels_match(text: str, matches: bool) -> None:
-    assert LabelSelector.parse(text).matches(LABELS) is matches
+    assert label_selector(text).matches(LABELS) is matches
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_labels_match(text: str, matches: bool) -> None:
 )
 def test_a_label_selector_is_refused(text: str, said: str) -> None:
     with pytest.raises(StatusError) as refused:
-        LabelSelector.parse(text)
+        label_selector(text)
     assert (refused.value.code, refused.value.message) == (400, said)
 
 

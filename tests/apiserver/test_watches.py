@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gangsched.api_rules.status import StatusError
 from gangsched.lab.apiserver import watches
 from gangsched.lab.apiserver.requests import find_target
 from gangsched.lab.apiserver.resources import Resource
-from gangsched.lab.apiserver.status import StatusError
 from gangsched.lab.apiserver.strategy import Strategy
 from tests.apiserver.api import CONFIG_MAPS, PODS, Api
 from tests.support.bodies import pod
@@ -124,6 +124,15 @@ def test_a_revision_that_is_forgotten_is_an_error_on_the_stream(api: Api) -> Non
     assert (kind, status["code"], status["reason"]) == ("ERROR", 410, "Expired")
     assert status["message"].startswith(f"too old resource version: {version} (")
     assert reader.watch.ended
+
+
+def test_a_revision_of_an_earlier_run_is_an_error_and_no_silence(api: Api) -> None:
+    """The server keeps nothing: whoever followed its predecessor has to list again."""
+    version = int(api.create(CONFIG_MAPS, "a").version)
+    [(kind, error)] = api.watch(f"{WATCH}&resourceVersion={version + 900}").read()
+    assert (kind, error["code"], error["reason"]) == ("ERROR", 410, "Expired")
+    assert error["message"].startswith(f"resource version {version + 900} is not of this run")
+    assert api.watch(f"{WATCH}&resourceVersion={version}").read() == []
 
 
 def test_a_reader_that_does_not_read_is_cut(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,8 @@ from gangsched.lab.bench.balance.real import RealOutcome
 from gangsched.lab.bench.balance.report import BalanceReport, Outcome
 from gangsched.model.evenness import MODES, Evenness, Mode, load_and_strength, terms_of
 from gangsched.model.load import Utilisation
+from gangsched.plugins.node_resources_balanced_allocation import Args as BalancedArgs
+from gangsched.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from tests.plugins.build import Cluster as Rows
 from tests.plugins.build import node as plain_node
 from tests.plugins.build import pod as plain_pod
@@ -100,10 +102,11 @@ def test_the_baseline_scores_by_equations_1_and_2() -> None:
     asked = plain_pod("p", requests={"cpu": "1", "memory": "2G"})
     plugins = [factory() for factory in PLUGINS.factories.values()]
     given = {one.name: one.score_node(CycleState(), asked, NodeInfo(rows.view, 0, node)) for one in plugins}
-    assert given == {
-        "LeastRequested": pytest.approx((4 + 7.5) / 2 * 10),
-        "BalancedResourceAllocation": pytest.approx((10 - 3.5) * 10),
-    }
+    assert given == {"LeastRequested": pytest.approx((4 + 7.5) / 2 * 10)}
+    args = BalancedArgs(**ALGORITHMS[0].score["NodeResourcesBalancedAllocation"])
+    balanced = NodeResourcesBalancedAllocation(args)
+    scores = balanced.score(rows.state, rows.template(asked), rows.view, rows.rows(["n"]))
+    assert scores == pytest.approx([(10 - 3.5) * 10])
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -75,7 +75,7 @@ def test_a_job_that_runs_longer_than_stated_is_waited_for() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_the_real_core_starts_jobs_as_first_fit_does(seed: int) -> None:
     workload = with_limits(at_load(lublin(60, 32, seed), 0.9), seed)
-    ours = live.replay(workload, n_nodes=4, gpus=8)
+    ours = live.replay(workload, n_nodes=4, gpus=8, config=report.CONTENDERS[report.OURS])
     assert judge.problems(workload, ours) == []
     assert [len(devices) for devices in ours.devices] == [job.n_devices for job in workload.jobs]
     found = judge.figures(workload, ours)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from gangsched.config import Settings, parse_config
@@ -22,8 +23,12 @@ def settings_of(ours: str) -> tuple[Any, Settings]:
     return config, config.settings
 
 
+# What is read anew is another configuration, also where it says the same.
+_parsed_once = cache(settings_of)
+
+
 def queued(ours: str, *, nodes: int = 1, gpus: int = 8, kind: type[Cluster] = Cluster) -> Cluster:
-    config, settings = settings_of(ours)
+    config, settings = _parsed_once(ours)
 
     def make(settings: Settings) -> Scheduler:
         wall_ahead_s = at(0).timestamp()

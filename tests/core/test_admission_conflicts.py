@@ -169,6 +169,17 @@ def test_gangs_that_start_together_take_their_turns_member_by_member() -> None:
     assert sorted(bound(c)) == ["a-0", "b-0"]
 
 
+def test_a_gang_that_is_held_does_not_start_after_the_other_of_its_set_was_refused() -> None:
+    c = two_sockets()
+    c.answer = lambda bind: "403" if bind.name == "a-0" else "ok"
+    for name in ("a", "b"):
+        c.submit(with_annotations(gang(name, pods=1, gpus=2), {GROUPS_KEY: '["d/a", "d/b"]'}))
+    c.run()
+    assert bound(c) == []
+    assert c.group("b").n_assumed == 0
+    assert "gang d/b was not bound: gang d/a, which starts with it, was not bound" in c.said("b-0")
+
+
 def test_a_kubelet_that_does_not_admit_the_first_wave_does_not_leave_the_gang_half_bound() -> None:
     c = two_sockets()
     c.submit(asking("a-0", 2, n=2), asking("a-1", 2, n=2, sameNUMA=True)).run()

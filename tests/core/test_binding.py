@@ -21,6 +21,7 @@ from gangsched.model.pod_group import (
     GROUPS_KEY,
     MIN_MEMBERS_KEY,
     RANK_KEY,
+    START_KEY,
 )
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
@@ -262,7 +263,7 @@ def test_after_a_restart_a_half_bound_gang_is_completed_without_the_rest_of_its_
     c.restart().run()
     assert c.state("a") == "unschedulable", "in the only node with room it may not start"
     c.delete("other").run()
-    assert c.state("a") == "backoff"
+    assert c.placed("a"), "room that would do ends its backoff"
     c.submit(with_annotations(gang("b", pods=1, gpus=4), own)).run().wait(5.0)
     assert c.placed("a")
     assert c.state("b") == "waiting"
@@ -352,9 +353,10 @@ def test_how_many_are_missing_is_told_alike_whether_members_that_disagree_come_a
 def test_with_an_object_too_the_bound_members_say_what_they_were_bound_by() -> None:
     c = cluster(nodes=1).object("coscheduling", make_pod_group("a", spec={"minMember": 2}))
     mark = {COSCHEDULING_LABEL: "a"}
-    bound = make_pod("a-0", gpus=8, labels=mark)
+    noted = {GANG_KEY: "d/a", START_KEY: '{"together":2,"needs":2,"newest":4000000000}'}
+    bound = make_pod("a-0", gpus=8, labels=mark, annotations=noted)
     edited = make_pod("a-1", gpus=8, labels=mark, annotations={"gangsched.io/topology": "{"})
-    c.submit(replace(bound, spec=replace(bound.spec, node_name="n0")), edited).restart().run()
+    c.submit(edited, replace(bound, spec=replace(bound.spec, node_name="n0"))).restart().run()
     assert not c.all(ef.EvictPod)
     c.wait(c.settings.settle_s + 5.0)
     assert [e.name for e in c.all(ef.EvictPod)] == ["a-0"]
@@ -401,7 +403,7 @@ def test_a_member_that_fails_before_the_last_bind_is_answered_has_started_with_i
     [bind] = c.held_binds
     c.tell(ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(c.commit(bind))).run()
     assert c.state("a") == "bound"
-    assert c.reasons() == ["GangScheduled"]
+    assert c.reasons() == ["GangScheduled", "LostMembers"]
     c.wait(100.0)
     assert c.all(ef.EvictPod) == []
 
@@ -620,17 +622,8 @@ def test_without_the_right_to_evict_that_is_asked_ever_more_rarely_until_it_is_t
     said = explain(c.scheduler, c.group("a"), c.now_s).answer
     assert said == "It is being taken back: 1 pod of it still to go. evicting d/a-0: 403 refused"
     c.evictions = "ok"
-    c.wait(60.0)
+    c.wait(300.0)
     assert (c.state("a"), c.group("a").n_bound) == ("gathering", 0)
-
-
-def test_once_only_a_budget_refuses_it_is_asked_as_often_as_before() -> None:
-    c = cluster(nodes=2, settings=Settings(on_partial_bind="unwind"))
-    c.answer, c.evictions = answers(c, a_1="422"), "403"
-    c.submit(gang("a", pods=2, gpus=8)).run().wait(600.0)
-    c.evictions = "429"
-    n = len(c.wait(60.0).clear().wait(20.0).all(ef.EvictPod))
-    assert n == 10
 
 
 def test_a_started_gang_that_gets_one_of_two_successors_is_not_bound_in_part() -> None:
@@ -664,7 +657,8 @@ def test_a_member_whose_binding_is_refused_again_and_again_says_so_while_its_gan
     c.submit(pods).run().wait(3.0)
     refused = "binding d/a-1 to n1: 422 no"
     assert c.said("a-1") == f"gang d/a is bound in part (1 of 2): {refused}"
-    assert [w.name for w in c.all(ef.WritePodCondition)] == ["a-1"], "not of the one that runs, and once"
+    why = [w.name for w in c.all(ef.WritePodCondition) if w.type == "PodScheduled"]
+    assert why == ["a-1"], "not of the one that runs, and once"
     assert f"The last attempt said: {refused}" in explain(c.scheduler, c.group("a"), c.now_s).answer
     c.wait(c.settings.settle_s)
     told = [e.message for e in c.all(ef.RecordEvent) if e.reason == "GangAborted"]

@@ -254,3 +254,25 @@ def test_a_set_is_claimed_for_as_one_of_its_least_important_and_its_longest_grou
     c.wait(600.0).delete("y", "z", "more").run().wait(2.0)
     assert c.placed("a")
     assert c.placed("b", on=2)
+
+
+@pytest.mark.parametrize(("n_terms", "most"), [(1, 13), (90, 3)])
+def test_who_asks_much_of_other_pods_is_planned_for_in_fewer_tries(
+    monkeypatch: pytest.MonkeyPatch, n_terms: int, most: int
+) -> None:
+    """Both members keep apart from each other's rack, and the other rack is free last."""
+    ends_s = {f"n{k:02}": 100.0 * (k + 1) for k in range(30)}
+    c = full(ends_s, racks={name: "a" if name < "n28" else "b" for name in ends_s})
+    own = PodAffinityTerm(RACK, LabelSelector({"app": "large"}))
+    more = [PodAffinityTerm(RACK, LabelSelector({"app": f"v{k}"})) for k in range(n_terms - 1)]
+    keeps = PodAffinity(required_during_scheduling_ignored_during_execution=[own, *more])
+    pods = [
+        replace(pod, spec=replace(pod.spec, affinity=Affinity(pod_anti_affinity=keeps)))
+        for pod in gang("large", pods=2, gpus=8, labels={"app": "large"})
+    ]
+    c.submit(pods).run()
+    tried = tries_of(monkeypatch)
+    claim = planned(c)
+    assert claim is not None
+    assert {node[:3] for node in claim.nodes} & {"n28", "n29"}
+    assert 1 < len(dict.fromkeys(tried)) <= most

@@ -86,6 +86,26 @@ def test_what_pods_of_the_queue_hold_that_end_before_is_not_kept_twice() -> None
     assert why(c, "long").startswith("Fairness: queue a: 11 of 26 nvidia.com/gpu used, 8 kept for")
 
 
+def test_what_ends_before_two_promised_starts_is_there_for_one_of_them_only() -> None:
+    """Both wait for the same pods, of which one is of their queue. Each by itself would need no more of its
+    limit than that pod leaves; without the other's needs their queue would start a third, and one promise
+    would break."""
+    c = queued(OURS.replace("LIMIT", "20"), nodes=2)
+    c.submit(lasting("600s", pods("a", "holds-a", gpus=8))).run()
+    c.submit(lasting("600s", pods("b", "holds-b", gpus=8))).run()
+    c.submit(lasting("2h", gang("one", pods=2, gpus=6, cpu="2", namespace="a"))).run()
+    c.submit(lasting("2h", gang("two", pods=2, gpus=2, cpu="2", namespace="a"))).run()
+    for k in range(8):
+        c.node(make_node(f"small-{k}", gpus=1)).submit(lasting("2h", pods("b", f"passes-{k}"))).run()
+    assert {one.unit[0].key.name for one in claims(c).all} == {"one", "two"}
+    assert all(one.is_promise for one in claims(c).all)
+    c.node(make_node("third", gpus=8, cpu=1))
+    c.submit(lasting("2h", pods("a", "third-0", "third-1", gpus=4, cpu="100m"))).run()
+    c.wait(599.0).delete("holds-a", "holds-b").run().wait(5.0)
+    assert {"one-0", "one-1", "two-0", "two-1"} <= {*started(c)}
+    assert claims(c).promises == {KEPT: 2}
+
+
 def test_a_second_claim_that_would_need_the_same_limit_is_not_made() -> None:
     c = promised()
     c.submit(lasting("2h", gang("next", pods=2, gpus=4, namespace="a"))).run()
@@ -116,7 +136,8 @@ def test_who_is_promised_a_start_does_not_wait_for_a_group_that_has_to_leave_it_
     c.wait(590.0).delete("holds").run().wait(2.0)
     assert {"large-0", "large-1"} <= {*started(c)}, why(c, "large")
     assert claims(c).promises == {KEPT: 1}
-    c.delete("large-0", "large-1").run().wait(2.0)
+    # The other queue's pod has its turn first, by shares, and the wide gang needs its node, too.
+    c.delete("passes", "large-0", "large-1").run().wait(2.0)
     assert {f"wide-{k}" for k in range(9)} <= {*started(c)}, why(c, "wide")
 
 

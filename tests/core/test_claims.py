@@ -11,15 +11,15 @@ from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.explain import explain
 from gangsched.core.framework.status import SUCCESS
-from gangsched.core.groups import claiming
+from gangsched.core.groups import claim_plans
 from gangsched.core.groups.claim_plans import ClaimPlans
 from gangsched.core.queueing.bypasses import Passed
 from gangsched.core.queueing.claims import KEPT, OVERRUN, Claims
-from gangsched.core.state.reporter import START_PROMISED
 from gangsched.core.types.claim import StartClaim
 from gangsched.lab.sim.objects import at, make_node, make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
+from gangsched.model.effects import START_PROMISED
 from gangsched.model.objects import (
     Affinity,
     LabelSelector,
@@ -278,7 +278,7 @@ def test_a_gang_whose_priority_is_edited_has_room_kept_at_the_new_one() -> None:
     numbers = {"schedulingPolicy": {"gang": {"minCount": 2}}}
     c.object("core", make_pod_group("large", spec={**numbers, "priority": 10}))
     member = SchedulingGroup(pod_group_name="large")
-    pods = [make_pod(f"large-{k}", gpus=8) for k in range(2)]
+    pods = [make_pod(f"large-{k}", gpus=8, priority=10) for k in range(2)]
     c.submit([replace(pod, spec=replace(pod.spec, scheduling_group=member)) for pod in pods]).run()
     c.submit(lone("before", 8, "10s", priority=10)).run().delete("before").run()
     c.submit(lone("passes", 8, "2h", priority=10)).run().wait(2.0)
@@ -412,7 +412,7 @@ def condition(c: Cluster) -> dict[str, Any]:
 def test_where_no_more_claims_may_be_made_nobody_passes_who_is_at_its_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(claiming, "MAX_CLAIMS", 1)
+    monkeypatch.setattr(claim_plans, "MAX_CLAIMS", 2)
     c = bounded(bound=1).submit(lone("holds", 8, "600s")).run()
     c.submit(gang("first", pods=2, gpus=8), gang("second", pods=2, gpus=8)).run()
     c.submit(lone("before", 8, "10s")).run().delete("before").run()
@@ -424,6 +424,24 @@ def test_where_no_more_claims_may_be_made_nobody_passes_who_is_at_its_bound(
     c.delete("first-0", "first-1").wait(11.0)
     assert c.placed("second", on=2)
     assert not c.pod("fills").spec.node_name
+
+
+def test_one_tenants_claims_leave_some_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two slots: the namespace d has one, and its further gang at its bound is passed by others alone."""
+    monkeypatch.setattr(claim_plans, "MAX_CLAIMS", 2)
+    c = bounded(bound=1).submit(lone("holds", 8, "600s")).run()
+    for name, namespace in (("first", "d"), ("second", "d"), ("theirs", "e")):
+        wide = gang(name, pods=2, gpus=8, namespace=namespace)
+        c.submit(with_annotations(wide, {WALLTIME_KEY: "600s"})).run()
+    c.submit(lone("before", 8, "10s")).run().delete("before").run()
+    c.submit(lone("own", 8, "60s")).run()
+    assert [str(key) for key in claims(c).by_key] == ["d/first"]
+    assert not c.pod("own").spec.node_name
+    c.submit(with_annotations([make_pod("other", gpus=8, namespace="e")], {WALLTIME_KEY: "60s"})).run()
+    assert c.pod("other").spec.node_name, "a tenant's own groups wait for it, others do not"
+    c.delete("other").run()
+    c.submit(with_annotations([make_pod("last", gpus=8, namespace="f")], {WALLTIME_KEY: "60s"})).run()
+    assert [str(key) for key in claims(c).by_key] == ["d/first", "e/theirs"]
 
 
 def test_an_unknown_end_promises_nothing_and_still_holds_the_bound() -> None:

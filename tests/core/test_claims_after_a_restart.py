@@ -41,7 +41,10 @@ def restarted(c: Cluster, ours: str = HARD) -> Cluster:
     return c.clear().restart().run().wait(2.0)
 
 
-@pytest.mark.parametrize("mode", ["queueing: {bound: {groups: 1, mode: shadow}}", ""])
+OFF = "queueing: {bound: {mode: off}}"
+
+
+@pytest.mark.parametrize("mode", ["queueing: {bound: {groups: 1, mode: shadow}}", OFF])
 def test_where_no_room_is_kept_any_more_the_promise_is_withdrawn(mode: str) -> None:
     c = restarted(promised(), mode)
     assert c.state("large") == "unschedulable"
@@ -49,7 +52,7 @@ def test_where_no_room_is_kept_any_more_the_promise_is_withdrawn(mode: str) -> N
 
 
 def test_a_start_ends_the_promise_where_no_room_is_kept_any_more() -> None:
-    c = restarted(promised().delete("holds"), "")
+    c = restarted(promised().delete("holds"), OFF)
     assert c.placed("large")
     assert condition(c)["reason"] == "Started"
 

@@ -82,7 +82,7 @@ def test_members_that_come_later_count_although_nothing_on_the_nodes_has_changed
     c.submit(gang("g", pods=2, gpus=4, namespace="a", first=2)).delete("g-0", "g-1").run()
     c.wait(20.0)
     assert c.untouched("g"), "the queue would hold 12 of 8"
-    assert "kept for b/large" in c.said("g-2")
+    assert "kept for a gang of another namespace" in c.said("g-2")
 
 
 def test_a_claim_within_its_own_queues_guarantee_keeps_its_room() -> None:
@@ -97,7 +97,7 @@ def test_a_claim_within_its_own_queues_guarantee_keeps_its_room() -> None:
     assert set(claim(c).nodes) == {"n0", "n2", "n3"}
     c.submit(gang("g", pods=2, gpus=4, namespace="a")).run()
     assert c.untouched("g")
-    assert "kept for b/large" in c.said("g-0")
+    assert "kept for a gang of another namespace" in c.said("g-0")
 
 
 def test_its_own_queue_waits_for_a_claim_also_within_the_guarantee() -> None:
@@ -115,7 +115,7 @@ def test_nothing_is_taken_where_reclaim_is_off() -> None:
     c = claimed(reclaim="never")
     c.submit(gang("g", pods=2, gpus=4, namespace="a")).run()
     assert c.untouched("g")
-    assert "kept for b/large" in c.said("g-0")
+    assert "kept for a gang of another namespace" in c.said("g-0")
 
 
 def test_explain_does_not_tell_of_room_that_is_there_for_the_taking() -> None:
@@ -138,36 +138,6 @@ def test_a_guarantee_is_got_back_from_the_room_that_is_kept_and_from_borrowers_t
     assert [one.name for one in c.all(EvictPod)] == ["holds"]
 
 
-def test_what_kueue_admits_has_no_quota_here_and_a_claim_all_the_same() -> None:
-    """Kueue counts resources, not nodes: what it admits may still not fit, and waits no longer for that."""
-    c = queued(
-        "queueing: {bound: {groups: 1, mode: hard}}\n"
-        "queues: [{name: all, limit: {nvidia.com/gpu: 8}, namespaces: ['*']}]",
-        nodes=2,
-    )
-    c.submit(by_kueue(lone("holds", "x", 8, "10h"))).run()
-    c.submit(by_kueue(gang("large", pods=2, gpus=8, namespace="x"))).run()
-    c.submit(lone("before", "x", 8, "10s")).run().delete("before").run()
-    c.submit(by_kueue(lone("passes", "x", 8, "20h"))).run()
-    assert set(claim(c).nodes) == {"n0", "n1"}
-    c.submit(lone("also", "x", 8, "20h")).run()
-    assert not c.pod("passes").spec.node_name
-    assert not c.pod("also").spec.node_name, "the claim holds against queues of ours, too"
-    c.submit(lone("fills", "x", 8, "1h")).run()
-    assert c.pod("fills").spec.node_name
-    assert held(c, "all") == 8, "of the limit only what Kueue has not counted is used"
-    c.delete("holds", "fills").run().wait(15.0)
-    assert c.placed("large", on=2), "16 GPUs, where the queue's limit is 8"
-
-
-def by_kueue(made: list[Pod]) -> list[Pod]:
-    label = {"kueue.x-k8s.io/queue-name": "team"}
-    return [
-        replace(pod, metadata=replace(pod.metadata, labels={**(pod.metadata.labels or {}), **label}))
-        for pod in made
-    ]
-
-
 def test_inside_a_queue_what_is_small_and_guaranteed_passes_a_large_gang_up_to_its_bound() -> None:
     """The gang is beyond the guarantee, and small pods are within; that orders queues, not one queue."""
     c = queued(TREE.format(b=8, reclaim="guaranteed"), nodes=2)
@@ -186,7 +156,8 @@ def on(node: int, pods: list[Pod]) -> list[Pod]:
 
 def test_a_guarantee_starts_while_all_claims_stand_and_a_borrower_is_at_its_bound() -> None:
     """It came first: when it was refused it was within its queue's guarantee. By now it would borrow."""
-    n_hosts = MAX_CLAIMS + 1
+    most = MAX_CLAIMS // 2
+    n_hosts = most + 1
     guaranteed = 4 * n_hosts + 8
     tree = TREE.format(b=guaranteed, reclaim="guaranteed").replace("{name: a,", "{name: a, share: 0.001,")
     c = queued(tree, nodes=0)
@@ -203,9 +174,9 @@ def test_a_guarantee_starts_while_all_claims_stand_and_a_borrower_is_at_its_boun
         c.submit(on(k, lone(f"passes{k}", "b", 4, "20h"))).run()
     claims = c.scheduler.shared.queue.claims
     assert claims is not None
-    assert [k for k in range(n_hosts) if claims.of(c.group(f"large{k}")) is None] == [MAX_CLAIMS]
+    assert [k for k in range(n_hosts) if claims.of(c.group(f"large{k}")) is None] == [most]
     c.submit(on(n_hosts, lone("grows", "b", 1))).run()
     assert held(c, "b") + 8 > guaranteed
-    c.submit(on(MAX_CLAIMS, lone("asks", "a", 4, "20h"))).run()
-    assert c.pod("asks").spec.node_name == f"n{MAX_CLAIMS}"
-    assert not c.pod(f"passes{MAX_CLAIMS}").spec.node_name, "its own queue still waits for it"
+    c.submit(on(most, lone("asks", "a", 4, "20h"))).run()
+    assert c.pod("asks").spec.node_name == f"n{most}"
+    assert not c.pod(f"passes{most}").spec.node_name, "its own queue still waits for it"

@@ -12,7 +12,7 @@ from gangsched.config.queueing import QueueingSettings
 from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.interface import SUCCESS, BoolArray, CycleState, Status
-from gangsched.core.groups import claiming
+from gangsched.core.groups import claim_plans
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.lab.sim.objects import make_node
@@ -220,7 +220,7 @@ def test_the_first_in_line_that_is_not_admitted_any_more_is_passed_until_its_bou
 def test_where_no_more_claims_may_be_made_the_first_in_line_is_passed_until_its_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(claiming, "MAX_CLAIMS", 0)
+    monkeypatch.setattr(claim_plans, "MAX_CLAIMS", 0)
     c = first_in_line(bounded(bound=None)).submit(lone("passes", 8, "2h")).run()
     assert c.pod("passes").spec.node_name
     assert not claims(c).by_key

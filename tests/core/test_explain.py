@@ -73,8 +73,8 @@ def test_no_room_says_how_many_fit_what_is_most_free_and_what_holds_the_rest() -
     c.submit(gang("train", pods=2, gpus=8)).run().wait(4.0)
     found = told(c, "train")
     assert found.answer.startswith(
-        f"1 of 2 members fit. Member train-1 needs 8 {GPU} on one node; beside its other members, most free"
-        " on any that suits it is 6 (n0)."
+        f"1 of 2 members fit. Member train-1 needs 8 {GPU} on one node; after its other members are placed,"
+        " the suitable node with most left has 6 free (n0)."
     )
     assert (found.position, found.n_waiting, found.state) == (1, 1, "unschedulable")
     [nearest, own] = found.near
@@ -328,8 +328,8 @@ def test_what_is_kept_for_other_groups_is_not_called_its_own_other_members() -> 
     c.submit(gang("high", pods=1, gpus=8, priority=10)).run()
     c.submit(gang("next", pods=1, gpus=8, priority=5)).run()
     found = told(c, "next")
-    assert "most free on any that suits it is 0 (n0)" in found.answer
-    assert "beside its other members" not in found.answer
+    assert "; the suitable node with most left has 0 free (n0)" in found.answer
+    assert "other members" not in found.answer
     assert [near.held_by for near in found.near] == [("d/slow (8 bound)",)]
 
 
@@ -489,6 +489,16 @@ def test_a_bad_text_is_escaped_and_lists_are_bounded() -> None:
     assert len(told(c, "large").near) == 5
 
 
+def test_nodes_that_are_equally_near_are_in_the_order_of_their_names() -> None:
+    c = Cluster()
+    for name in ("n7", "n2", "n9", "n1", "n4", "n3", "n8"):
+        c.node(make_node(name, gpus=8 if name == "n9" else 4))
+    c.submit(gang("large", pods=2, gpus=8)).run()
+    found = told(c, "large")
+    assert [near.node for near in found.near] == ["n1", "n2", "n3", "n4", "n7"]
+    assert "has 4 free (n1)" in found.answer
+
+
 def test_a_rack_constraint_names_the_rack() -> None:
     c = cluster(nodes=4, racks=2)
     spec = {"gangsched.io/topology": f"required: {RACK}"}
@@ -597,7 +607,7 @@ def test_a_node_that_has_less_than_nothing_free_is_named_all_the_same() -> None:
     c.node(replace(c.nodes["n0"], status=replace(c.nodes["n0"].status, allocatable=allocatable)))
     c.submit(make_pod("waits", gpus=2)).run()
     assert told(c, "waits").answer == (
-        "Pod waits needs 2 nvidia.com/gpu on one node; most free on any that suits it is 0 (n0)."
+        "Pod waits needs 2 nvidia.com/gpu on one node; the suitable node with most left has 0 free (n0)."
     )
 
 

@@ -15,10 +15,10 @@ from gangsched.config.queueing import QueueingSettings
 from gangsched.core.estimates import estimated_starts
 from gangsched.core.explain import explain
 from gangsched.core.groups.forecasts import RATIOS
-from gangsched.core.state.reporter import START_PROMISED
 from gangsched.lab.sim.objects import make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
+from gangsched.model.effects import START_PROMISED
 from gangsched.model.objects import SchedulingGroup
 from gangsched.model.owners import ORDERED
 from gangsched.model.walltime import WALLTIME_KEY

@@ -85,6 +85,23 @@ def test_a_reserve_that_raises_costs_its_pod_this_attempt_and_no_other() -> None
     assert c.scheduler.statistics()["plugin_errors/A/Reserve"] == 1
 
 
+@pytest.mark.parametrize("fails", [False, True], ids=["refuses", "raises"])
+def test_gangs_that_reserve_refuses_wait_out_their_backoff_though_each_gives_room_back(fails: bool) -> None:
+    """What one gives back would do for the other, and room is not what it lacks."""
+
+    def says(group: Any) -> Status:
+        if fails:
+            raise ZeroDivisionError("division by zero")
+        return NO
+
+    diary: list[str] = []
+    c = with_plugins(Reserver("A", diary, says=says), nodes=1)
+    c.submit(gang("a", pods=1, gpus=8), gang("b", pods=1, gpus=8)).run()
+    for n_each, seconds in ((1, 0.9), (2, 1.0), (3, 2.0)):
+        c.wait(seconds)
+        assert [diary.count(f"A reserves {name}-0") for name in "ab"] == [n_each, n_each]
+
+
 class Untold(Exception):
     """Has lost what it was about."""
 
@@ -240,7 +257,7 @@ def test_a_waiting_gang_is_rejected_by_hand_and_asks_anew_after_its_backoff() ->
     c.tell(ev.GroupRejected(c.group("a").key, "alice", "over budget")).run()
     assert c.state("a") == "backoff"
     assert is_empty(c)
-    assert "rejected by alice: over budget" in c.said("a-0")
+    assert "rejected by an operator: over budget" in c.said("a-0")
     c.wait(2.0)
     assert c.state("a") == "waiting"
 

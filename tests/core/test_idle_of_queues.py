@@ -121,7 +121,7 @@ def test_it_ends_with_the_claim_and_with_the_setting() -> None:
         if end == "gone":
             c.delete("large-0", "large-1").run().wait(1.0)
         else:
-            reconfigured(c, QUEUES).wait(1.0)
+            reconfigured(c, f"queueing: {{bound: {{mode: off}}}}\n{QUEUES}").wait(1.0)
         c.delete("late").run()
         before_s, before = c.now_s, lately(c.scheduler, "a", c.now_s)
         assert before > 0.0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
@@ -15,7 +18,8 @@ from gangsched.core.types.group import Group
 from gangsched.lab.sim.making import make_scheduler
 from gangsched.lab.sim.objects import make_node
 from gangsched.model.effects import BindPod
-from gangsched.model.objects import Pod
+from gangsched.model.load import LOAD_KEY
+from gangsched.model.objects import Node, Pod
 from tests.support.scenario import Cluster, gang
 
 GPU = "nvidia.com/gpu"
@@ -203,3 +207,40 @@ def test_another_queue_sort_takes_over_those_in_line() -> None:
     assert c.scheduler.shared.queue_view is None
     c.run()
     assert [bind.name for bind in binds(c)] == ["a0-0", "a1-0", "b0-0"]
+
+
+class CalmFirst(ByShare):
+    """While the nodes' processors are busy, the tenant `batch` goes last."""
+
+    def lane_key(self, first: Group, view: QueueView) -> tuple[Any, ...]:
+        self.asked.append(first.key.namespace)
+        busy = view.measured_load("cpu")
+        return (first.key.namespace == "batch" and busy is not None and busy > 0.5, first.first_complete_s)
+
+
+def loaded(name: str, cpu: float, at_s: float) -> Node:
+    when = (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=at_s)).isoformat().replace("+00:00", "Z")
+    report = {"utilisation": {"cpu": cpu}, "performance": {"cores": 16}, "observedAt": when}
+    return make_node(name, gpus=8, annotations={LOAD_KEY: json.dumps(report)})
+
+
+def test_an_order_may_go_by_what_agents_measure_while_their_reports_are_fresh() -> None:
+    sort = CalmFirst()
+    c = sorted_by(sort, nodes=1)  # this node reports nothing
+    c.node(loaded("a", 0.9, 0.0)).node(loaded("b", 0.9, 0.0))  # two equal reports are two nodes
+    c.node(loaded("c", 0.3, 0.0))
+    c.submit(of("batch", "b0"), of("web", "w0")).run()
+    assert [bind.name for bind in binds(c)] == ["w0-0", "b0-0"], "0.7 on average"
+    view = c.scheduler.shared.queue_view
+    assert view is not None
+    assert view.measured_load("cpu") == pytest.approx(0.7)
+    assert view.measured_load("disk") == 0.0
+    c.node(loaded("a", 0.2, 5.0)).node(loaded("b", 0.2, 5.0))
+    c.submit(of("batch", "b1"), of("web", "w1")).run()
+    assert [bind.name for bind in binds(c)][2:] == ["b1-0", "w1-0"], "the load has fallen"
+    c.drop_node("a").node(make_node("b", gpus=8))  # its agent's report is gone
+    assert view.measured_load("cpu") == pytest.approx(0.3)
+    c.node(make_node("c", gpus=8, annotations={LOAD_KEY: '{"utilisation": {"cpu": 7}}'}))
+    assert view.measured_load("cpu") is None, "a report that cannot be read counts for nothing"
+    c.node(loaded("c", 0.9, 10.0)).wait(120.0).submit(of("web", "w2")).run()
+    assert view.measured_load("cpu") is None, "nor does one from two minutes ago"

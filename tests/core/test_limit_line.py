@@ -11,9 +11,9 @@ from gangsched.core.explain import explain
 from gangsched.lab.sim.objects import make_node
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
-from gangsched.model.pod_group import GroupKey
+from gangsched.model.pod_group import GANG_KEY, START_KEY, GroupKey
 from tests.core.queued import pods, queued, reconfigured, started
-from tests.support.scenario import Cluster, gang
+from tests.support.scenario import Cluster, gang, with_annotations
 
 QUEUES = """
 queues:
@@ -249,7 +249,9 @@ def test_a_gang_that_was_bound_in_part_has_no_right_to_more_once_none_of_it_is_b
     c = queued(HARD, gpus=4)
     c.submit(pods("a", "s0"), pods("b", "other")).run()
     bound, rest = gang("wide", pods=2, gpus=2, namespace="a")
-    c.submit(replace(bound, spec=replace(bound.spec, node_name="n0")), rest).restart().run()
+    noted = {GANG_KEY: "a/wide", START_KEY: '{"together":2,"needs":2,"newest":4000000000}'}
+    [placed] = with_annotations([bound], noted)
+    c.submit(rest, replace(placed, spec=replace(placed.spec, node_name="n0"))).restart().run()
     assert c.group("wide").recovering
     c.delete("wide-0").run()
     c.submit(replace(bound, metadata=replace(bound.metadata, uid="uid-anew"))).run()

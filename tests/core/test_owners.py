@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
+from gangsched.core.explain import explain
 from gangsched.lab.sim.objects import OURS, STRANGER, make_node, make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
@@ -366,6 +367,47 @@ def test_a_leader_that_must_be_ready_first_starts_alone_and_then_its_workers_as_
     assert "Insufficient" in c.said(workers[0].metadata.name)
 
 
+@pytest.mark.parametrize("is_exclusive", [False, True])
+def test_a_leader_that_starts_alone_says_that_no_room_is_kept_for_its_workers(*, is_exclusive: bool) -> None:
+    """Two leaders start on four nodes, and none of their workers ever will."""
+    c = cluster(nodes=4, settings=ALL)
+    marks = {"leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"} if is_exclusive else {}
+    policy = "LeaderCreated" if is_exclusive else "LeaderReady"
+    c.tell(ev.OwnerPut(made.owner(made.leader_worker_set("a", size=4, replicas=2, policy=policy))))
+    for k in range(2):
+        pods = made.leader_worker_pods("a", size=4, replica=k, workers=range(1), annotations=marks)
+        c.submit(made.decoded(pods)).run()
+    assert n_bound(c) == 2
+    (told,) = [one.message for one in c.all(ef.RecordEvent) if one.reason == "NotOneGang"]
+    assert "its leader is started alone, and no room is kept for its workers (3), which may find none" in told
+    group = next(iter(c.scheduler.shared.groups.values()))
+    answer = explain(c.scheduler, group, c.now_s).answer
+    assert answer.startswith("It has started: 1 of 1 members are bound.")
+    assert "LeaderWorkerSet d/a: its leader is started alone" in answer
+    assert ("gangsched.io/topology" if is_exclusive else "LeaderCreated") in answer
+
+
+def test_an_update_that_waits_for_its_own_old_pods_says_what_lets_it_go_on() -> None:
+    c = cluster(nodes=4, settings=ALL)
+    c.tell(ev.OwnerPut(made.owner(made.leader_worker_set("a", size=2, replicas=2))))
+    for k in range(2):
+        c.submit(made.decoded(made.leader_worker_pods("a", size=2, replica=k))).run()
+    assert n_bound(c) == 4
+    new = made.decoded(made.leader_worker_pods("a", size=2, replica=2, revision="7a01"))
+    c.submit(new).run().wait(1.0)
+    assert n_bound(c) == 4
+    assert (
+        "4 pods of former revisions of LeaderWorkerSet d/a hold room, and its update waits for them; "
+        "spec.rolloutStrategy.rollingUpdateConfiguration with maxUnavailable of at least 1 and maxSurge 0"
+    ) in all_said(c)
+    other = made.decoded(made.leader_worker_pods("b", size=2))
+    before = len(c.all(ef.WritePodCondition))
+    c.tell(ev.OwnerPut(made.owner(made.leader_worker_set("b", size=2)))).submit(other).run().wait(1.0)
+    said = [w.message for w in c.all(ef.WritePodCondition)[before:] if w.name.startswith("b-")]
+    assert said
+    assert not any("former revisions" in message for message in said)
+
+
 def test_exclusive_topology_of_a_leader_is_seen_on_the_pod() -> None:
     c = cluster(nodes=4, settings=ALL).tell(ev.KindMissing("owners.LeaderWorkerSet"))
     marks = {"leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"}
@@ -423,6 +465,109 @@ def test_hosts_of_a_replica_are_counted_and_the_submitter_is_not() -> None:
     pods = made.decoded(made.ray_pods("a", workers=4))
     assert n_bound(c.submit(pods[:4]).run()) == 1
     assert n_bound(c.submit(pods[4:]).run()) == 6
+
+
+# -- a minimum for each role -----------------------------------------------------------------------------
+
+
+def ray_of_two(head_gpus: int = 0) -> tuple[made.Json, list[Pod], list[Pod]]:
+    """Under the autoscaler: a head, one worker of `gpus` at least and three now, two of `big`."""
+    item = made.ray_cluster("a", workers=3, min_workers=1, autoscaling=True)
+    groups = item["spec"]["workerGroupSpecs"]
+    groups.append({**groups[0], "groupName": "big", "replicas": 2, "minReplicas": 2})
+    first = made.decoded(made.ray_pods("a", workers=3))
+    big = made.ray_pods("a", workers=2, first=10, head=False, gpus=16)
+    for one in big:
+        one["metadata"]["labels"]["ray.io/group"] = "big"
+    return item, first, made.decoded(big)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_workers_of_one_group_do_not_start_for_those_of_another_that_never_fit(*, backwards: bool) -> None:
+    item, first, big = ray_of_two()
+    c = cluster(nodes=8, settings=ALL).tell(ev.OwnerPut(made.owner(item)))
+    c.submit([*big, *first] if backwards else [*first, *big]).run().wait(700.0)
+    assert n_bound(c) == 0
+    assert "role big: " in all_said(c)
+    for k in range(2):
+        c.node(make_node(f"large-{k}", gpus=16))
+    assert n_bound(c.run().wait(30.0)) == 6
+
+
+def test_workers_of_one_group_are_not_counted_for_those_of_another_that_do_not_exist() -> None:
+    item, first, big = ray_of_two()
+    c = cluster(nodes=8, settings=ALL).tell(ev.OwnerPut(made.owner(item)))
+    assert n_bound(c.submit(first).run().wait(6.0)) == 0
+    assert "role big: 0 of 2" in all_said(c)
+    c.node(make_node("large-0", gpus=16)).node(make_node("large-1", gpus=16))
+    assert n_bound(c.submit(big).run().wait(30.0)) == 6
+
+
+def test_an_elastic_cluster_needs_its_head() -> None:
+    item = made.ray_cluster("a", workers=4)
+    c = cluster(nodes=8, settings=ALL).tell(ev.OwnerPut(made.owner(item)))
+    pods = with_annotations(made.decoded(made.ray_pods("a", workers=4)), {MIN_MEMBERS_KEY: "2"})
+    assert n_bound(c.submit(pods[1:]).run().wait(6.0)) == 0
+    assert n_bound(c.submit(pods[:1]).run().wait(6.0)) == 5
+
+
+def test_a_cluster_whose_pods_are_gangs_of_their_own_needs_no_head() -> None:
+    c = cluster(nodes=8, settings=ALL).tell(ev.OwnerPut(made.owner(made.ray_cluster("a", workers=4))))
+    pods = with_annotations(made.decoded(made.ray_pods("a", workers=4)), {MIN_MEMBERS_KEY: "1"})
+    assert n_bound(c.submit(pods[1:3]).run().wait(6.0)) == 2
+
+
+def test_an_elastic_replica_needs_its_leader() -> None:
+    c = cluster(nodes=8, settings=ALL).tell(ev.OwnerPut(made.owner(made.leader_worker_set("a", size=4))))
+    pods = with_annotations(made.decoded(made.leader_worker_pods("a", size=4)), {MIN_MEMBERS_KEY: "2"})
+    assert n_bound(c.submit(pods[1:]).run().wait(6.0)) == 0
+    assert n_bound(c.submit(pods[:1]).run().wait(6.0)) == 4
+
+
+def two_sets(n_main: int, n_side: int, *, reclaimable: int = 0) -> made.Json:
+    item = made.workload("w", asked=n_main, admitted=n_main, reclaimable=reclaimable)
+    side = {**item["spec"]["podSets"][0], "name": "side", "count": n_side}
+    item["spec"]["podSets"].append(side)
+    assigned = item["status"]["admission"]["podSetAssignments"]
+    assigned.append({**assigned[0], "name": "side", "count": n_side})
+    return item
+
+
+def test_pod_sets_of_a_workload_are_counted_each() -> None:
+    """Surplus pods of one set, as a controller makes them when it replaces, do not count for another."""
+    c = cluster(nodes=8, settings=ALL).tell(ev.OwnerPut(made.owner(two_sets(2, 2))))
+    main = made.decoded(made.admitted_pods("a", "w", 4))
+    side = made.admitted_pods("b", "w", 2)
+    for one in side:
+        one["metadata"]["labels"]["kueue.x-k8s.io/podset"] = "side"
+    assert n_bound(c.submit(main).run().wait(6.0)) == 0
+    assert n_bound(c.submit(made.decoded(side)).run().wait(6.0)) == 6
+
+
+def test_pods_of_a_workload_that_name_no_pod_set_are_counted_together() -> None:
+    c = cluster(nodes=8, settings=ALL).tell(ev.OwnerPut(made.owner(two_sets(2, 2))))
+    pods = made.admitted_pods("a", "w", 4)
+    for one in pods:
+        del one["metadata"]["labels"]["kueue.x-k8s.io/podset"]
+    assert n_bound(c.submit(made.decoded(pods)).run().wait(6.0)) == 4
+
+
+def test_what_has_succeeded_counts_for_its_own_role() -> None:
+    c = cluster(nodes=8, settings=ALL).tell(ev.OwnerPut(made.owner(two_sets(2, 2, reclaimable=1))))
+    main = made.decoded(made.admitted_pods("a", "w", 1))
+    side = made.admitted_pods("b", "w", 2)
+    for one in side:
+        one["metadata"]["labels"]["kueue.x-k8s.io/podset"] = "side"
+    assert n_bound(c.submit(made.decoded(side)).run().wait(6.0)) == 0
+    assert n_bound(c.submit(main).run().wait(6.0)) == 3
+
+
+def test_replicated_jobs_of_a_job_set_are_counted_each() -> None:
+    c = cluster(nodes=8, settings=ALL).tell(ev.OwnerPut(made.owner(made.job_set("a", ROLES))))
+    pods = made.decoded(made.job_set_pods("a", ROLES))
+    spare = replace(pods[-1], metadata=replace(pods[-1].metadata, name="spare", uid="spare"))
+    assert n_bound(c.submit([*pods[1:], spare]).run().wait(6.0)) == 0
+    assert n_bound(c.submit(pods[:1]).run().wait(6.0)) == 5
 
 
 # -- Kueue --------------------------------------------------------------------------------------------------

@@ -71,6 +71,20 @@ def test_groups_that_waited_together_rest_together_and_leave_their_room_to_other
     assert c.untouched("b")
 
 
+def test_the_timeout_of_a_pod_without_a_gang_counts_too() -> None:
+    """It waits for its victim's grace period and for its own timeout, and not for permitWaitSeconds."""
+    old = make_pod("old", gpus=8, priority=1)
+    old = replace(old, spec=replace(old.spec, termination_grace_period_seconds=10))
+    c = cluster(nodes=1).submit(old).run()
+    c.evictions = "slow"
+    c.submit(make_pod("p", gpus=8, priority=9, annotations={"gangsched.io/schedule-timeout": "5s"})).run()
+    assert c.state("p") == "waiting"
+    assert c.wait(14.0).state("p") == "waiting"
+    assert c.wait(1.5).state("p") != "waiting"
+    c.submit(make_pod("odd", annotations={"gangsched.io/schedule-timeout": "soon"})).run()
+    assert "gangsched.io/schedule-timeout: 'soon' is not a duration" in c.said("odd")
+
+
 def test_the_gangs_own_timeout_counts() -> None:
     pods = with_annotations(together("a", "b"), {"gangsched.io/schedule-timeout": "5s"})
     c = cluster().submit(pods).run().wait(4.0)

@@ -110,6 +110,19 @@ def test_a_pod_is_kept_out_by_what_its_namespace_holds_and_let_in_when_that_is_f
     assert started(c) == ["a", "b", "c"]
 
 
+def test_a_member_let_in_when_the_report_on_its_gang_is_due_is_counted() -> None:
+    """The process slept through both times."""
+    says = Says(SUCCESS)
+    c = with_plugins(says).submit(gang("a", pods=2)[0]).run()
+    says.status = Status.wait("not yet", timeout_s=4.0)
+    c.submit(gang("a", pods=2)[1]).run()
+    says.status = SUCCESS
+    c.now_s += 8.0
+    c.wait(0.0)
+    assert started(c) == ["a-0", "a-1"]
+    assert not [text for _, text in told(c, "a-0") if "waits for members" in text]
+
+
 def test_only_the_changes_that_a_plugin_names_make_it_look_again() -> None:
     quota = Quota(1)
     c = with_plugins(quota)

@@ -213,7 +213,7 @@ def test_an_order_changed_by_the_pod_group_takes_effect_in_line() -> None:
     for name, priority in (("a", 1), ("b", 2)):
         spec = {"schedulingPolicy": {"gang": {"minCount": 1}}, "priority": priority}
         c.object("core", make_pod_group(name, spec=spec))
-        pod = make_pod(f"{name}-0")
+        pod = make_pod(f"{name}-0", priority=3)
         c.submit(replace(pod, spec=replace(pod.spec, scheduling_group=SchedulingGroup(name))))
     spec = {"schedulingPolicy": {"gang": {"minCount": 1}}, "priority": 3}
     c.object("core", make_pod_group("a", spec=spec))

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from gangsched.config import Settings, parse_config
 from gangsched.config.devices import DeviceSettings
 from gangsched.config.queueing import QueueingSettings
+from gangsched.core.explain import explain
 from gangsched.core.framework.interface import SUCCESS, Status
 from gangsched.core.framework.profile import Profile
 from gangsched.lab.sim.objects import make_pod
@@ -174,6 +175,10 @@ def test_what_is_new_does_not_wait_for_a_profile_that_still_binds_and_that_begin
     assert [bind.name for bind in c.held_binds] == ["a-0", "a-1", "theirs"]
     assert c.said("late") == "GangScheduling: profile gangsched is gone from the configuration"
     assert c.group("late").backoff_until_s == c.now_s + 5.0
+    found = explain(c.scheduler, c.group("late"), c.now_s)
+    assert found.answer == (
+        "Profile gangsched is gone from the configuration: it only completes gangs that are bound in part."
+    )
     for bind in c.held_binds:
         c.tell(ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(c.commit(bind)))
     reconfigured(c, new)

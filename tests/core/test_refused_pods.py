@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
+from gangsched.config.queueing import QueueingSettings
 from gangsched.core.groups.membership import Membership
 from gangsched.lab.sim.objects import make_pod
 from gangsched.model import effects as ef
@@ -41,6 +42,18 @@ def test_who_waits_for_the_room_of_a_pod_that_is_gone_and_refused_gets_it() -> N
     refused(c, ev.PodDeleted(c.pods.pop(c.pod("bad").metadata.uid)))
     c.wait(2.0)
     assert c.pod("next").spec.node_name
+
+
+def test_a_refused_pod_is_expected_to_end_when_it_was_before() -> None:
+    c = Guarded(nodes=1, settings=Settings(queueing=QueueingSettings())).cluster
+    c.answer = lambda bind: "hold"
+    c.submit(make_pod("bad", gpus=8)).run().wait(100.0)
+    [bind] = c.held_binds
+    c.tell(ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(c.commit(bind)))
+    shared, uid = c.scheduler.shared, c.pod("bad").metadata.uid
+    before = shared.end_of(shared.cache.pods[uid])
+    refused(c, ev.PodUpdated(c.store(c.pod("bad"))))
+    assert shared.end_of(shared.cache.pods[uid]) == before
 
 
 def test_the_host_port_of_a_refused_pod_is_taken() -> None:

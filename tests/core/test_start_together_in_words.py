@@ -187,6 +187,20 @@ def test_a_set_in_which_two_have_one_name_is_refused_until_one_is_gone(order: tu
     assert all(c.placed(name) for name in ("core-a", "b", "c"))
 
 
+def test_a_refused_set_that_a_third_group_of_a_name_parts_is_tried_at_once() -> None:
+    """a - b - z - a': b means the only z. With two it is not known which, and a and b are a set without."""
+    c = cluster(nodes=4, settings=Settings(permit_wait_s=5.0))
+    c.submit(core(c, "a", "b", prefix="core-a"), core(c, "b", "a", "z"))
+    c.submit(coscheduling(c, "z", "b", "a", prefix="co-z"))
+    c.submit(coscheduling(c, "a", "z", prefix="co-a")).run().wait(20.0)
+    assert "two groups named d/a" in c.said("core-a-0")
+    c.submit(listing("z", ["b"])).run().wait(8.0)
+    for name in ("core-a", "b"):
+        assert "two groups named" not in c.said(f"{name}-0"), name
+    c.delete("z-0").run()
+    assert "two groups named d/a" in c.said("core-a-0"), "one z is left, and means a'"
+
+
 def inferring() -> Cluster:
     """Each pod takes a node, and two generations have room."""
     c = cluster(nodes=8, settings=ALL)

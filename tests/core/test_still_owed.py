@@ -50,6 +50,20 @@ def test_where_some_have_succeeded_the_successors_of_the_others_start_together()
     c.five_more_turns_change_nothing()
 
 
+def test_where_what_had_ended_was_deleted_the_rest_say_what_brings_them_back() -> None:
+    c = cluster(nodes=4).submit(gang("a", pods=4, gpus=8)).run()
+    for k in range(2):
+        c.phase(f"a-{k}", "Succeeded")
+    c.delete("a-0", "a-1").run()
+    replaced(c, 2, 3)
+    c.submit([make_pod(f"a-{k}", group="a", min_members=4, gpus=8) for k in (4, 5)]).run().wait(6.0)
+    assert c.said("a-4") == (
+        "gang d/a waits for members: 2 of 4 exist; members that ended and were deleted: 2; what has ended "
+        "counts only while its pod exists: lower the number to what is still to run, or delete the others "
+        "too so that their controller makes all of them again"
+    )
+
+
 def test_the_last_one_owed_starts_alone() -> None:
     c = cluster(nodes=2).submit(gang("a", pods=2, gpus=8)).run()
     c.phase("a-0", "Succeeded").phase("a-1", "Failed")

@@ -93,9 +93,10 @@ def test_the_toleration_that_admission_adds_for_a_resource_is_nobodys_slip() -> 
 def test_a_dead_node_is_named_beside_what_else_would_help() -> None:
     c = dead(tainted(name="n1"))
     c.submit(tolerating("train", *ADMISSION, pods=2, gpus=8)).run()
-    larger, bring = cures(c, "train")
-    assert larger.startswith("Waiting does not help")
+    bring, larger = cures(c, "train")
     assert bring.startswith("Bring back node n0 ")
+    assert larger.startswith("Or add 1 such node (")
+    assert "Waiting does not help" not in larger
 
 
 def test_the_cure_is_about_what_excludes_the_most_nodes_that_are_up() -> None:

@@ -283,3 +283,30 @@ def test_those_that_wait_for_the_total_hold_the_rack_for_the_others() -> None:
     c.submit(with_annotations(gang("g", pods=2, gpus=8, first=1, min_members=1), own)).run()
     assert c.placed("g", on=3)
     assert where(c, "g") == ["b"]
+
+
+def test_a_domain_without_a_name_is_shown() -> None:
+    """A label may have an empty value, which is a value; it printed as nothing."""
+    c = Cluster(Settings(topology_key=RACK))
+    c.node(node("n0", rack="")).node(node("n1", rack="")).node(node("m0", rack="m"))
+    c.submit(within(ONE_RACK, gang("a", pods=3, gpus=8))).run()
+    assert c.untouched("a")
+    assert f'no {RACK} has room for 3 members: "" could take 2, m could take 1' in c.said("a-0")
+    assert 'outside of ""' in c.said("a-0")
+    c.node(node("m1", rack="m")).submit(within(ONE_RACK, gang("b", pods=2, gpus=8))).run()
+    assert where(c, "b") == [""] or where(c, "b") == ["m"]
+
+
+def test_what_is_proved_of_one_domain_is_not_said_of_all() -> None:
+    """Two domains: in the first every order is tried, the search in the others ends before."""
+    from gangsched.core.cycle.domain_refusals import PROVED_THERE, refusal
+    from gangsched.core.framework.plan import GAVE_UP, PROVED, FitError
+
+    c = racks(a=1)
+    c.submit(within(ONE_RACK, gang("a", pods=2, gpus=8))).run()
+    group = next(iter(c.scheduler.shared.groups.values()))
+    inner = FitError(group, f"gang d/a: 1 of 2 fit. {PROVED}", ())
+    demand = type("Asked", (), {"group": group})()
+    told = refusal(demand, (), "no rack can take 2 members; tried: a, b", inner, "a").message
+    assert told.endswith(f"In a: 1 of 2 fit. {PROVED_THERE}")
+    assert PROVED not in f"{told} {GAVE_UP}"

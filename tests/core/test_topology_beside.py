@@ -258,14 +258,13 @@ def test_a_node_that_joins_the_rack_wakes_the_gang() -> None:
 
 
 def test_a_node_that_gets_the_label_wakes_the_gang() -> None:
-    c = waiting_gang().node(node("bare"))
-    c.wait(20)
+    c = waiting_gang().node(node("bare")).run().wait(20)
     assert c.untouched("g")
     assert where(c.node(node("bare", rack="a")).run(), "g") == ["a"]
 
 
 def test_pods_that_go_wake_the_gang() -> None:
-    c = waiting_gang().node(node("b2", rack="b")).wait(20)
+    c = waiting_gang().node(node("b2", rack="b")).run().wait(20)
     assert c.untouched("g")
     assert where(c.delete("old").run(), "g") == ["b"]
 

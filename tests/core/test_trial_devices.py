@@ -73,7 +73,7 @@ def test_devices_are_free_that_nobody_holds_keeps_or_was_given(seed: int) -> Non
             plain.kept |= kept
         elif deed == "give" and here:
             given = set(rng.sample(here, rng.randint(1, min(2, len(here)))))
-            trial.take_devices(row, GPU, template, [mask(row, given)])
+            trial.take_devices(row, GPU, template, [mask(row, given)], trial.device_mask(row, GPU))
             plain.given.append(given)
         elif deed == "again" and (mine := [one for one in plain.given if {at for at, _ in one} == {row}]):
             left = [one for one in plain.given if one not in mine]

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.core.framework.interface import CycleState
+from gangsched.core.preemption.costs import Chosen
 from gangsched.core.preemption.victim_trials import VictimTrials
-from gangsched.core.preemption.victims import Chosen, Victims
+from gangsched.core.preemption.victims import Victims
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.lab.sim.objects import RACK, STRANGER, at, make_node, make_pod

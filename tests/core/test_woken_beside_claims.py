@@ -8,9 +8,10 @@ from gangsched.core.queueing.claims import Claims
 from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model.objects import Pod
 from gangsched.model.walltime import WALLTIME_KEY
-from tests.support.scenario import Cluster, cluster, with_annotations
+from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
-N_CLAIMS = 64
+# As many as one tenant may have.
+N_CLAIMS = 32
 
 
 def pod(name: str, gpus: int, walltime: str) -> list[Pod]:
@@ -28,7 +29,7 @@ def n_attempts(c: Cluster, name: str) -> int:
 
 
 def claimed(n_in_line: int) -> Cluster:
-    """64 nodes of 2 GPUs, held one by one for an hour and each claimed whole; in line for one GPU pods
+    """32 nodes of 2 GPUs, held one by one for an hour and each claimed whole; in line for one GPU pods
     that run for longer, and behind them one that does not."""
     settings = Settings(queueing=QueueingSettings(1, mode="hard"))
     c = cluster(nodes=N_CLAIMS, gpus=2, settings=settings)
@@ -91,3 +92,20 @@ def test_who_has_room_beside_a_claim_once_less_important_pods_go_is_tried() -> N
     c.delete("ends").run().wait(30.0)
     assert c.pod("next").spec.node_name
     assert "low" not in {pod.metadata.name for pod in c.pods.values()}
+
+
+def test_claims_that_stay_have_no_group_tried_again_and_again() -> None:
+    """Four gangs wait for the same three nodes, of which two are free, and for an hour nothing happens."""
+    c = cluster(nodes=3, gpus=8, settings=Settings(queueing=QueueingSettings(1, mode="hard")))
+    c.submit(pod("runs", 8, "3h")).run()
+    for k in range(4):
+        c.submit(with_annotations(gang(f"waits-{k}", pods=3, gpus=8), {WALLTIME_KEY: "1h"})).run()
+    for k in range(6):
+        c.submit(pod(f"passes-{k}", 8, "1m")).run().wait(10.0).delete(f"passes-{k}").run()
+    assert len(claims(c)) == 4
+    counters, view = c.scheduler.shared.counters, c.scheduler.shared.cache.view
+    c.wait(300.0)
+    before, journal_end = counters["attempts"], view.journal_end
+    c.wait(3600.0)
+    assert view.journal_end == journal_end, "nothing has changed"
+    assert counters["attempts"] - before == 4 * 3600.0 / 300.0, "each is tried every 300 s, and no more"

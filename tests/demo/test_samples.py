@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ from gangsched.errors import ConfigError
 from gangsched.lab.demo import samples
 from gangsched.lab.demo.samples import find_samples, read
 from gangsched.lab.demo.story import STORY, Apply
+from tests.support.wheels import built, put_in
 
 
 def test_every_file_of_the_story_is_there() -> None:
@@ -30,6 +34,34 @@ def test_without_a_source_tree_it_says_what_to_do(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(samples, "HERE", Path("nowhere"))
     with pytest.raises(ConfigError, match="run it in a clone, or give --samples FOLDER"):
         find_samples()
+
+
+@pytest.fixture(scope="module", params=["--prefix", "--target"])
+def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both wheels, as pip installs them, away from the source tree."""
+    folder = tmp_path_factory.mktemp("installed")
+    target = folder / "site"
+    put_in(built(folder), f"{request.param}={target}")
+    return next(target.glob("lib/*/site-packages"), target)
+
+
+def test_an_installed_wheel_brings_every_file_of_the_story(installed: Path, tmp_path: Path) -> None:
+    code = """
+from gangsched.lab.demo.samples import find_samples, read
+from gangsched.lab.demo.story import STORY, Apply
+folder = find_samples()
+for step in STORY:
+    for action in step.does:
+        if isinstance(action, Apply):
+            assert read(folder, action.file, action.only)
+print(folder)
+"""
+    env = {**os.environ, "PYTHONPATH": str(installed)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=110
+    )
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.strip()).parts[-3:] == ("share", "gangsched", "samples")
 
 
 @pytest.mark.parametrize(

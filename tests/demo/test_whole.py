@@ -339,7 +339,7 @@ def test_an_unwritable_cache_costs_the_traces_and_nothing_else(tmp_path: Path) -
     (tmp_path / "file").write_text("")
     path, why = trace_path("", {"XDG_CACHE_HOME": str(tmp_path / "file")})
     assert path is None
-    assert why.startswith(f"No traces: {tmp_path}/file/gangsched/lab/demo-traces.jsonl cannot be written (")
+    assert why.startswith(f"No traces: {tmp_path}/file/gangsched/demo-traces.jsonl cannot be written (")
 
 
 def test_a_traces_file_that_was_named_is_added_to(tmp_path: Path) -> None:

@@ -94,8 +94,9 @@ def in_force(plane: ControlPlane) -> None:
         bound = admin.send("POST", f"{doors.PODS}/probe/binding{dry}", binding)
         made = admin.send("POST", doors.PODS + dry, pod)
         assert made.code == 201, made.message
+        above = admin.send("POST", doors.PODS + dry, doors.new_pod("probe", priorityClassName="gangsched"))
         handed_off = "env" in made.body["spec"]["containers"][0] or plane.minor_version < HAND_OFF_SINCE
-        return forged.code == bound.code == 403 and handed_off
+        return forged.code == bound.code == above.code == 403 and handed_off
 
     # The API server follows policies by a watch: they are in force a moment after they are written.
     until(seen, "the policies are in force")

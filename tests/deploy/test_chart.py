@@ -315,7 +315,7 @@ def test_the_configuration_is_merged_and_what_follows_from_it_is_done(helm: Helm
     )
     role = find(rendered, "Role", "gangsched-lease")
     assert [rule["resourceNames"] for rule in role["rules"] if "resourceNames" in rule] == [
-        ["mine", "mine-fence", "mine-queues"]
+        ["mine", "mine-fence", "mine-queues", "mine-alone"]
     ]
     given = names(rendered)
     assert not {one for one in given if one[1] == "gangsched-evict"}
@@ -390,12 +390,15 @@ def test_names_that_yaml_would_read_as_numbers_stay_names(helm: Helm) -> None:
     assert subject == {"kind": "ServiceAccount", "name": "7", "namespace": "0x1"}
 
 
+POLICIES = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+
+
 @pytest.mark.parametrize(
     ("value", "kinds"),
     [
-        ("policies__reservedKeys", {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}),
+        ("policies__reservedKeys", {*POLICIES}),
         ("networkPolicy__enabled", {"NetworkPolicy"}),
-        ("priorityClass__create", {"PriorityClass"}),
+        ("priorityClass__create", {"PriorityClass", *POLICIES}),
         ("podDisruptionBudget__enabled", {"PodDisruptionBudget"}),
         ("flowSchemas__enabled", {"FlowSchema"}),
     ],
@@ -404,7 +407,11 @@ def test_only_what_is_switched_off_is_left_out(helm: Helm, value: str, kinds: se
     without, all_ = names(helm.rendered(**{value: False})), names(helm.rendered())
     assert without < all_
     assert {kind for kind, _ in all_ - without} == kinds
-    assert not {kind for kind, _ in without} & kinds
+    assert not {kind for kind, _ in without} & (kinds - POLICIES)
+    of_class = {"gangsched-priority-class"} if value.startswith("priorityClass") else set[str]()
+    left_out = {name for kind, name in all_ - without if kind in POLICIES}
+    reserved = {"gangsched-reserved-keys", "gangsched-reserved-keys-binding"}
+    assert left_out == of_class | (reserved if value.startswith("policies") else set[str]())
 
 
 def test_alerts_are_those_of_deploy_in_the_releases_namespace(helm: Helm) -> None:

@@ -9,6 +9,7 @@ import yaml
 
 from gangsched.config import parse_config
 from gangsched.kube.election.fence_keeper import fence_name
+from gangsched.kube.election.other_scheduler import SUFFIX
 from gangsched.plugins import IN_TREE
 
 REPO = Path(__file__).parents[2]
@@ -33,6 +34,7 @@ def test_it_is_read_and_its_lease_is_the_one_that_the_role_names() -> None:
     named = [name for rule in role["rules"] for name in rule.get("resourceNames", [])]
     election = config.leader_election
     assert election.leader_elect
-    assert named == [election.resource_name, fence_name(election), f"{election.resource_name}-queues"]
+    beside = [f"{election.resource_name}{of}" for of in ("-queues", SUFFIX)]
+    assert named == [election.resource_name, fence_name(election), *beside]
     assert config.settings.fence
     assert role["metadata"]["namespace"] == election.resource_namespace

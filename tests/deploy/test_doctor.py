@@ -8,22 +8,35 @@ from typing import Any, cast
 
 import anyio
 import anyio.abc
+import msgspec
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from gangsched.cli import main
 from gangsched.config import LeaderElectionSettings, default_config, parse_config
 from gangsched.config.documents import file_with
 from gangsched.doctor import checks, cluster_checks
 from gangsched.doctor.command import _rights
-from gangsched.doctor.findings import Finding, exit_code
-from gangsched.doctor.reading import Facts, Lease, _read_clock
+from gangsched.doctor.findings import Finding, Work, exit_code
+from gangsched.doctor.reading import (
+    DeviceClass,
+    DeviceClassSpec,
+    Facts,
+    Lease,
+    Meta,
+    ResourceSlice,
+    SliceSpec,
+    _read_clock,
+)
 from gangsched.doctor.reading import _all as read_all
 from gangsched.doctor.rights import OPTIONAL, ROLE, Right, asked, needed, optional
 from gangsched.extension.loading import KnownPlugins
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
 from gangsched.lab.controlplane.processes import ADMIN
+from gangsched.lab.sim.objects import make_node, make_pod
+from gangsched.model.objects import Pod
 from gangsched.plugins import IN_TREE
 from tests.deploy.conftest import DEPLOY, Audited
 from tests.deploy.rights import granted
@@ -164,12 +177,130 @@ def test_a_lease_of_a_time_without_a_zone_is_left_out_and_ends_nothing() -> None
         client = cast("ApiClient", Answers({"items": [{"metadata": meta, "spec": spec}]}))
         facts = Facts(("gangsched-system", "gangsched"), datetime.now(UTC))
         facts.leases = anyio.run(read_all, client, "/leases", Lease)
-        found.append(list(checks.check_leases(facts, LeaderElectionSettings(leader_elect=True))))
+        found.append(list(checks.check_leases(facts, LeaderElectionSettings(leader_elect=True), Work())))
     assert [[one.level for one in each] for each in found] == [["problem"], ["problem"]]
     assert [each[0].text.partition(":")[0] for each in found] == [
         "there is no Lease kube-system/gangsched",
         "the Lease kube-system/gangsched has expired",
     ]
+
+
+SERVED = ("gangsched",)
+
+
+def _found_of(facts: Facts, *pods: Json, served: tuple[str, ...] = SERVED) -> dict[str, list[Finding]]:
+    """What is said of the installation where these are its pods, by check."""
+    election = LeaderElectionSettings(leader_elect=True, resource_namespace="gangsched-system")
+    work = cluster_checks.work_of([msgspec.convert(pod, Pod) for pod in pods], served, facts.now)
+    found = [
+        *checks.check_policies(facts, work, with_agents=False),
+        *checks.check_replicas(facts, work),
+        *checks.check_leases(facts, election, work),
+    ]
+    return {name: [one for one in found if one.check == name] for name in ("policies", "replicas", "lease")}
+
+
+def _nothing_applied(now: datetime) -> Facts:
+    facts = Facts(("gangsched-system", "gangsched"), now)
+    facts.policies, facts.policy_bindings, facts.leases, facts.deployments = [], [], [], []
+    return facts
+
+
+def _pod(name: str, *, bound: datetime | None, made: datetime, scheduler: str = "gangsched") -> Json:
+    conditions = []
+    if bound is not None:
+        at = bound.strftime("%Y-%m-%dT%H:%M:%SZ")
+        conditions = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": at}]
+    spec: Json = {"schedulerName": scheduler, "containers": [{"name": "main"}]}
+    if bound is not None:
+        spec["nodeName"] = "n0"
+    created = made.strftime("%Y-%m-%dT%H:%M:%SZ")
+    metadata = {"name": name, "namespace": "default", "uid": name, "creationTimestamp": created}
+    return {"metadata": metadata, "spec": spec, "status": {"conditions": conditions}}
+
+
+NOW = datetime(2026, 11, 26, 12, 0, tzinfo=UTC)
+AGO = NOW - timedelta(minutes=2)
+
+
+def test_where_pods_are_bound_without_leader_election_nothing_is_a_problem() -> None:
+    """The cluster of getting-started: nothing of deploy/ is applied, and a gang runs."""
+    pods = [_pod(f"train-{i}", bound=NOW - timedelta(seconds=12), made=AGO) for i in range(4)]
+    found = _found_of(_nothing_applied(NOW), *pods)
+    assert {one.level for each in found.values() for one in each} == {"warning"}
+    [lease] = found["lease"]
+    assert lease.text == (
+        "there is no Lease gangsched-system/gangsched, and 4 pods are bound, the last one 12 s ago:"
+        " a scheduler without leader election does it"
+    )
+    assert found["replicas"][0].text == (
+        "there is no Deployment gangsched in gangsched-system; one that runs elsewhere does its work:"
+        " 4 pods are bound, the last one 12 s ago"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pods", "told"),
+    [
+        ([], "no replica has ever led, and no pod is bound"),
+        (
+            [_pod("a", bound=AGO, made=AGO), _pod("b", bound=None, made=AGO)],
+            "1 pod is bound, the last one 2 min",
+        ),
+        ([_pod("a", bound=AGO, made=AGO, scheduler="default-scheduler")], "and no pod is bound"),
+    ],
+    ids=["no pod", "one waits unseen", "another's"],
+)
+def test_where_no_pod_is_scheduled_a_lease_that_is_not_there_is_a_problem(
+    pods: list[Json], told: str
+) -> None:
+    found = _found_of(_nothing_applied(NOW), *pods)
+    assert [one.level for one in (*found["lease"], *found["policies"])] == ["problem"] * 3
+    assert told in found["lease"][0].text
+
+
+def test_a_lease_that_has_expired_is_no_problem_where_pods_are_bound_since() -> None:
+    facts = _nothing_applied(NOW)
+    spec = {"holderIdentity": "one", "leaseDurationSeconds": 15, "renewTime": AGO.isoformat()}
+    lease = {"metadata": {"name": "gangsched", "namespace": "gangsched-system"}, "spec": spec}
+    facts.leases = [msgspec.convert(lease, Lease, strict=False)]
+    [before] = _found_of(facts, _pod("a", bound=AGO - timedelta(minutes=9), made=AGO))["lease"]
+    [since] = _found_of(facts, _pod("a", bound=AGO + timedelta(minutes=1), made=AGO))["lease"]
+    assert (before.level, since.level) == ("problem", "warning")
+    assert "has expired: one renewed it 120 s ago" in before.text
+    assert since.text.startswith("nobody holds the Lease gangsched-system/gangsched, and 1 pod is bound")
+
+
+def _dynamic(*pods: Pod, offered: int = 0) -> Finding:
+    facts = Facts(("gangsched-system", "gangsched"), AGO)
+    facts.device_classes = [DeviceClass(Meta("gpu.nvidia.com"), DeviceClassSpec(GPU))]
+    facts.slices = [ResourceSlice(Meta("s"), SliceSpec("gpu.nvidia.com", "n0"))]
+    nodes = [make_node("n0", gpus=offered, listed=False)]
+    [found] = cluster_checks.check_dynamic(facts, nodes, pods, ["gangsched"])
+    return found
+
+
+def test_devices_of_dynamic_resource_allocation_are_a_problem_for_who_asks_for_them() -> None:
+    asks = make_pod("a", gpus=1)
+    claims_one = make_pod("b", gpus=0)
+    claims_one = replace(claims_one, spec=replace(claims_one.spec, resource_claims=[{"name": "gpu"}]))
+    for pod in (asks, claims_one):
+        found = _dynamic(pod)
+        assert found.level == "problem"
+        assert found.text == (
+            "gpu.nvidia.com offers devices by Dynamic Resource Allocation on 1 node (n0), which gangsched"
+            f" does not allocate (yet): in vain 1 pod of its own waits for some ({pod.key})"
+        )
+        assert "default-scheduler" in found.cure
+    assert _dynamic(asks, offered=8).level == "ok"  # a device plugin offers them as well
+    assert _dynamic(make_pod("c", gpus=0)).level == "ok"
+    others = replace(asks, spec=replace(asks.spec, scheduler_name="default-scheduler"))
+    assert _dynamic(others).level == "ok"
+
+
+def test_without_slices_nothing_is_said_of_dynamic_resource_allocation() -> None:
+    facts = Facts(("gangsched-system", "gangsched"), AGO)
+    assert not list(cluster_checks.check_dynamic(facts, [], [make_pod("a", gpus=1)], ["gangsched"]))
 
 
 class Examined:
@@ -241,6 +372,30 @@ def test_each_fault_is_found_and_comes_with_what_mends_it(examined: Examined) ->
     parts_are_missing(examined)
     nobody_leads_or_two_do(examined)
     nodes_and_pods_are_not_as_they_should_be(examined)
+    devices_are_offered_by_slices_alone(examined)
+
+
+def devices_are_offered_by_slices_alone(examined: Examined) -> None:
+    assert "devices" not in examined.look()
+    resource = "/apis/resource.k8s.io/v1"
+    examined.plane.request(
+        "POST",
+        f"{resource}/deviceclasses",
+        {"metadata": {"name": "tpu"}, "spec": {"extendedResourceName": "example.com/tpu"}},
+    )
+    devices = [{"name": "tpu-0"}]
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "tpu.example.com", "nodeName": "tpus", "pool": pool, "devices": devices}
+    examined.plane.request("POST", f"{resource}/resourceslices", {"metadata": {"name": "s"}, "spec": spec})
+    [(level, text, _)] = examined.look()["devices"]
+    assert (level, "on 1 node (tpus)" in text) == ("ok", True)
+    container = {"name": "main", "image": "i", "resources": {"limits": {"example.com/tpu": "1"}}}
+    pod = {"metadata": {"name": "asks"}, "spec": {"containers": [container], "schedulerName": "gangsched"}}
+    examined.plane.request("POST", PODS, pod)
+    [(level, text, cure)] = examined.look()["devices"]
+    assert level == "problem"
+    assert "default/asks" in text
+    assert "schedulerName: default-scheduler" in cure
 
 
 def nothing_is_installed(examined: Examined) -> None:

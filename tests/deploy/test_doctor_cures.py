@@ -11,7 +11,7 @@ import pytest
 from gangsched.config.election import LeaderElectionSettings
 from gangsched.devices.report import GONE, MISMATCH, TWICE, DeviceRow, Holder, NodeMap
 from gangsched.doctor import checks, cluster_checks
-from gangsched.doctor.findings import Finding
+from gangsched.doctor.findings import Finding, Work
 from gangsched.doctor.reading import Facts
 from tests.docs.pages import ROOT
 
@@ -39,10 +39,10 @@ def test_what_cannot_be_read_says_who_could() -> None:
     found = [
         *checks.check_version(facts),
         *checks.check_rights(facts),
-        *checks.check_policies(facts, with_agents=True),
+        *checks.check_policies(facts, Work(), with_agents=True),
         *checks.check_flow_schemas(facts),
-        *checks.check_replicas(facts),
-        *checks.check_leases(facts, LeaderElectionSettings(leader_elect=True)),
+        *checks.check_replicas(facts, Work()),
+        *checks.check_leases(facts, LeaderElectionSettings(leader_elect=True), Work()),
         *checks.check_clock(facts),
     ]
     assert len(found) == 7

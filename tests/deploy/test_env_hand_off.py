@@ -284,7 +284,11 @@ def test_the_main_job_with_every_policy_in_force(cluster: Cluster) -> None:
     noted = cluster.members("lone")[0]["metadata"]["annotations"]
     written = {key for key in noted if "gangsched" in key} - {REQUIRE_IDS_KEY}
     assert written <= set(KEYS), "all that the scheduler writes is reserved"
-    others = {"gangsched.io/traceparent": "with tracing", "gangsched.io/started-in-queue": "with queues"}
+    others = {
+        "gangsched.io/traceparent": "with tracing",
+        "gangsched.io/started-in-queue": "with queues",
+        "gangsched.io/start": "of a gang",
+    }
     assert set(KEYS) - written <= set(others), "without that all others are written"
 
 

@@ -18,6 +18,7 @@ import yaml
 from gangsched import __version__
 
 REPO = Path(__file__).parents[2]
+LAB = "gangsched/lab/"
 _PIN = re.compile(r"^([a-z0-9][a-z0-9.-]*)==([^\s;]+)(?: ;[^\\]*)? \\$", re.MULTILINE)
 
 
@@ -131,4 +132,10 @@ def test_the_package_builds_from_what_is_copied_and_is_whole(tmp_path: Path) -> 
     if listed.returncode != 0:
         pytest.skip("not a git checkout: what belongs to the package is not known")
     # Pictures are for readers of the source, and so are the protocols that code was made from.
-    assert {path for path in listed.stdout.split() if not path.endswith((".svg", ".proto"))} <= inside
+    wanted = {path for path in listed.stdout.split() if not path.endswith((".svg", ".proto"))}
+    assert {path for path in wanted if not path.startswith(LAB)} <= inside
+    assert [path for path in inside if path.startswith(LAB)] == []
+
+
+def test_the_laboratory_is_not_even_sent() -> None:
+    assert LAB.removesuffix("/") in (REPO / ".dockerignore").read_text().splitlines()

@@ -13,7 +13,7 @@ import yaml
 from gangsched.lab.controlplane.processes import ControlPlane
 from gangsched.model.device_labels import allocated_key, allocated_labels
 from gangsched.model.devices import ALLOCATED_KEY, VISIBLE_KEY, is_device_key, visible_key
-from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY, STARTED_IN_KEY
+from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY, START_KEY, STARTED_IN_KEY
 from gangsched.telemetry.names import TRACEPARENT_KEY
 from tests.deploy.conftest import DEPLOY, SCHEDULER
 from tests.deploy.doors import (
@@ -46,6 +46,7 @@ KEYS = {
     GANG_KEY: "default/a",
     RANK_KEY: "0",
     ATTEMPT_KEY: "1",
+    START_KEY: '{"together":2,"needs":2}',
     STARTED_IN_KEY: "research",
     TRACEPARENT_KEY: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 }
@@ -335,7 +336,12 @@ def test_kubectl_debug_works(held: str, kubectl: Kubectl) -> None:
 def test_it_names_the_keys_and_the_account_that_the_scheduler_has(base: list[Json]) -> None:
     [account] = [d["metadata"] for d in base if d["kind"] == "ServiceAccount"]
     assert f"system:serviceaccount:{account['namespace']}:{account['name']}" == SCHEDULER
-    policies = [d for d in base if d["kind"] == "ValidatingAdmissionPolicy"]
+    policies = [
+        document
+        for document in base
+        if document["kind"] == "ValidatingAdmissionPolicy"
+        and document["metadata"]["name"].startswith("gangsched-reserved-keys")
+    ]
     assert len(policies) == 2
     for policy in policies:
         [condition] = policy["spec"]["matchConditions"]

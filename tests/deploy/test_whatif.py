@@ -11,8 +11,15 @@ import pytest
 import yaml
 
 from gangsched.cli import main
+from gangsched.config import Settings
+from gangsched.errors import ApiError
 from gangsched.lab.controlplane.processes import ADMIN
+from gangsched.lab.sim.making import make_scheduler
 from gangsched.model.devices import ALLOCATED_KEY
+from gangsched.whatif.admission import Limits
+from gangsched.whatif.cluster import Cluster, read_class
+from gangsched.whatif.files import read_documents
+from gangsched.whatif.manifests import kinds_of, read_manifests
 from tests.deploy.conftest import Audited
 from tests.real.process import Scheduler, write_config
 from tests.support.processes import until
@@ -130,3 +137,65 @@ def _are_told(plane: Audited, names: list[str]) -> bool:
     return all(
         any(one["type"] == "PodScheduled" for one in pod["status"].get("conditions", [])) for pod in pods
     )
+
+
+def test_it_admits_the_pods_that_the_api_server_admits_with_what_it_sets(
+    audited: Audited, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Quotas, ranges and classes: the pods of one file, asked about and then created one after the other."""
+    plane, space = audited, "/api/v1/namespaces/limited"
+    add_node(plane, "limited-n0", 64)
+    plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": "limited"}})
+    usual = {"metadata": {"name": "usual"}, "value": 70, "globalDefault": True, "preemptionPolicy": "Never"}
+    plane.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", usual)
+    item = {"type": "Container", "max": {"cpu": "8"}, "default": {"cpu": "2"}}
+    item["defaultRequest"] = {"memory": "1Gi"}
+    plane.request("POST", f"{space}/limitranges", {"metadata": {"name": "l"}, "spec": {"limits": [item]}})
+    hard = {f"requests.{GPU}": "10", "requests.memory": "64Gi", "pods": "6"}
+    usage = {f"requests.{GPU}": "2", "requests.memory": "0", "pods": "1"}
+    quota = {"metadata": {"name": "q"}, "spec": {"hard": hard}}
+    plane.request("POST", f"{space}/resourcequotas", quota)
+    status = {"status": {"hard": hard, "used": usage}}  # as the controller that does not run here would
+    plane.request("PATCH", f"{space}/resourcequotas/q/status", status, content_type=MERGE)
+    rng = Random(SEED)
+    pods: list[Json] = []
+    for k in range(12):
+        limits = {GPU: str(rng.choice((1, 2, 4))), "cpu": str(rng.choice((1, 4, 9)))}
+        resources = {"limits": limits if rng.random() < 0.7 else {GPU: limits[GPU]}}
+        spec = {
+            "schedulerName": "gangsched",
+            "containers": [{"name": "main", "image": "i", "resources": resources}],
+        }
+        pods.append({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"p{k}"}, "spec": spec})
+    file = tmp_path / "pods.yaml"
+    file.write_text(yaml.safe_dump_all(pods))
+    _, found = ask(plane, file, capsys, "-n", "limited")
+    told = {pod for one in found["gangs"] if one["starts"] == "unread" for pod in one["unplaced"]}
+    refused = {pod["metadata"]["name"] for pod in pods if not _is_created(plane, space, pod)}
+    assert told == refused, f"seed {SEED}"
+    assert 0 < len(refused) < len(pods)
+    documents = read_documents([("pods.yaml", file.read_text())])
+    scheduler = make_scheduler(Settings())
+    ranges = {("limited", "l"): {"spec": {"limits": [item]}}}
+    cluster = Cluster(classes={"usual": read_class(usual)}, limits=Limits(ranges, {}))
+    for pod in read_manifests(documents, kinds_of(scheduler), cluster, namespace="limited").pods:
+        if pod.metadata.name not in refused:
+            there = plane.request("GET", f"{space}/pods/{pod.metadata.name}")["spec"]
+            assert pod.spec.priority == there["priority"]
+            assert pod.spec.preemption_policy == there["preemptionPolicy"]
+            (container,) = pod.spec.containers
+            assert container.resources is not None
+            assert {k: str(v) for k, v in (container.resources.requests or {}).items()} == (
+                there["containers"][0]["resources"]["requests"]
+            )
+    plane.request("DELETE", "/apis/scheduling.k8s.io/v1/priorityclasses/usual")
+
+
+def _is_created(plane: Audited, space: str, pod: Json) -> bool:
+    try:
+        plane.request("POST", f"{space}/pods", pod)
+    except ApiError as error:
+        if error.code != 403:
+            raise
+        return False
+    return True

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from gangsched import printing
 from gangsched.certificates import self_signed
 from gangsched.cli import main
-from gangsched.core.state.reporter import POD_REFUSED
 from gangsched.devices.command import print_map
 from gangsched.devices.report import Refused, make_map
 from gangsched.devices.reserved import with_reserved
@@ -30,10 +29,11 @@ from gangsched.lab.sim.objects import GPU, inventory, make_node, make_pod
 from gangsched.model.device_labels import allocation_labels, inventory_labels
 from gangsched.model.device_report import DEVICE_REPORT_KEY, PodDevices, report_annotation
 from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, Device
-from gangsched.model.effects import RecordEvent
+from gangsched.model.effects import POD_REFUSED, RecordEvent
 from gangsched.model.objects import Condition, Node, Pod, PodStatus
 from gangsched.model.pod_group import GANG_KEY
-from gangsched.web.reservations import Reservation, Reservations
+from gangsched.web.answers import Reservation
+from gangsched.web.reservations import Reservations
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 from tests.web.test_server import serving
 
@@ -110,7 +110,23 @@ def test_pods_that_ended_hold_nothing_and_pods_without_ids_are_named() -> None:
     stranger = replace(stranger, spec=replace(stranger.spec, node_name="n0"))
     [one] = make_map([make_node("n0", gpus=1)], [ended, stranger])
     assert one.devices[0].state == "free"
-    assert one.without_ids == ("d/s",)
+    assert (one.without_ids, one.no_ids) == (("d/s",), (GPU,))
+    given = PodDevices("uid-d-s", "d", "s", {"main": {GPU: ("GPU-n0-0",)}})
+    reported = report_annotation((), (), (), [given])
+    [one] = make_map([make_node("n0", gpus=1, annotations={DEVICE_REPORT_KEY: reported})], [stranger])
+    assert (one.devices[0].state, one.devices[0].kubelet) == ("confirmed", "d/s")
+    assert (one.without_ids, one.no_ids) == ((), ())
+
+
+def test_where_no_ids_are_given_the_resource_is_named() -> None:
+    ids = {"nvidia.com/gpu": "a", "nvidia.com/other": "a", "example.com/x": "b"}
+    shared = {resource: [{"id": one}] for resource, one in ids.items()}
+    [one] = make_map([make_node("n0", annotations={INVENTORY_KEY: json.dumps(shared)})], [])
+    assert one.no_ids == ("nvidia.com/gpu", "nvidia.com/other")
+    assert "a is listed under nvidia.com/gpu and nvidia.com/other" in one.problems
+    held = holding("x", 0)
+    [one] = make_map([make_node("n0", annotations={INVENTORY_KEY: inventory("renamed", 2)})], [held])
+    assert one.no_ids == (GPU,), "what it has is not listed"
 
 
 def test_labels_are_read_where_there_are_no_annotations() -> None:

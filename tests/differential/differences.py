@@ -88,12 +88,4 @@ MEANT = (
         "forgotten the clouds' own limits; we hold them there, 39 EBS volumes and 16 GCE disks a node.",
         lambda pod, theirs, ours: False,
     ),
-    Difference(
-        "resizing in place",
-        "While a kubelet has not yet made a running pod smaller, kube-scheduler counts what its containers "
-        "still have (status.containerStatuses); we count what its spec asks for. Reading the status of every "
-        "container of every pod costs more than this has shown to be worth: should the room not be there "
-        "yet, the kubelet refuses the pod that came too early.",
-        lambda pod, theirs, ours: False,
-    ),
 )

@@ -41,10 +41,6 @@ def named_node() -> Given:
     return Given([ranked_node("a", unschedulable=True), ranked_node("b")], [], [one])
 
 
-def shrinking_pod() -> Given:
-    return resized_pod("shrinks", has="3", asks="1", late="2", conditions=[])
-
-
 def resized_pod(name: str, *, has: str, asks: str, late: str, conditions: list[Json]) -> Given:
     """A node of 4 cpu with a pod that `has` some, and is to have what it `asks` for; another comes late."""
     held = {"cpu": has}
@@ -80,9 +76,8 @@ SHOWN = {
     "words for nodes that matchFields leave out": named_node(),
     "a preference that cannot be read": unreadable_preference(),
     "clouds' limits without CSI": many_disks(),
-    "resizing in place": shrinking_pod(),
 }
-UNMET = ("clouds' limits without CSI", "resizing in place")
+UNMET = ("clouds' limits without CSI",)
 """What no random case meets is excused nowhere."""
 
 
@@ -107,6 +102,20 @@ def test_a_resize_that_a_kubelet_cannot_do_counts_the_same(
 ) -> None:
     pending = {"type": "PodResizePending", "status": "True", "reason": reason}
     given = resized_pod(reason.lower(), has="1", asks="100", late=late, conditions=[pending])
+    outcome = kube_scheduler.decide(given)
+    [one] = outcome.pods
+    theirs = outcome.attempts[one["metadata"]["name"]]
+    ours = Ours(outcome).decide(one)
+    assert bool(theirs.node) == bool(ours.node) == fits
+    assert not differences(theirs, ours)
+
+
+@pytest.mark.parametrize(("late", "fits"), [("1", True), ("2", False)])
+def test_a_pod_that_is_being_made_smaller_counts_the_same(
+    late: str, fits: bool, kube_scheduler: KubeScheduler
+) -> None:
+    under_way = {"type": "PodResizeInProgress", "status": "True"}
+    given = resized_pod(f"shrinks-{late}", has="3", asks="1", late=late, conditions=[under_way])
     outcome = kube_scheduler.decide(given)
     [one] = outcome.pods
     theirs = outcome.attempts[one["metadata"]["name"]]

@@ -62,8 +62,9 @@ def args_of(resolved: Resolved, profile: str) -> dict[str, Any]:
     return {name: _bare(args) for name, args in resolved.args[profile].items() if name in asked}
 
 
-# kube-scheduler reads the limit of volumes from its environment (KUBE_MAX_PD_VOLS), and has no field for it.
-NOT_COMPARED = ("apiVersion", "kind", "maxPdVolumes")
+# kube-scheduler reads the limit of volumes from its environment (KUBE_MAX_PD_VOLS), and has no field for it;
+# nor for the formula of NodeResourcesBalancedAllocation.
+NOT_COMPARED = ("apiVersion", "kind", "maxPdVolumes", "formula")
 
 
 def _bare(value: Any) -> Any:

@@ -24,13 +24,13 @@ from gangsched.config.documents import KubeDocument, OurDocument, PluginSets
 from gangsched.config.strict import MAX_CHARACTERS
 from gangsched.core.cache.selected_keys import MAX_IDLE, PODS_A_SECOND
 from gangsched.core.state import transitions
-from gangsched.core.state.reporter import MAX_MESSAGE
 from gangsched.extenders.client import MAX_REPLY, NODE_BYTES, NODE_VALUES
 from gangsched.extension.runner import MAX_RUNNING
 from gangsched.model import bounded
-from gangsched.model.devices import MAX_DEVICES, MAX_ID_LENGTH
+from gangsched.model.devices import MAX_DEVICES, MAX_ID_LENGTH, MAX_LISTED_RESOURCES
 from gangsched.model.dialects import foreign
 from gangsched.model.pod_group import DIALECTS, MAX_MEMBERS, MAX_START_TOGETHER
+from gangsched.model.printable import MAX_MESSAGE
 from gangsched.model.resources import MAX_RESOURCES
 from gangsched.plugins import IN_TREE
 from gangsched.web.access import ADDRESSES_WORTH, STRANGERS_A_SECOND
@@ -197,14 +197,15 @@ def keys() -> dict[str, str]:
     for path in sorted((ROOT / "gangsched").rglob("*.py")):
         if "apiserver" not in path.parts:  # what the simulated nodes obey is told in its own room
             for match in _KEY.finditer(path.read_text(encoding="utf-8")):
-                is_kind = match[2].endswith((".storage.k8s.io", ".scheduling.k8s.io"))
+                is_kind = match[2].endswith((".storage.k8s.io", ".scheduling.k8s.io", ".resource.k8s.io"))
                 if not match[1].endswith(("VERSION", "GROUP")) and not is_kind:
                     found[match[2]] = str(path.relative_to(ROOT))
     for dialect in DIALECTS:
         labels = (*dialect.labels, *dialect.role_labels, *dialect.stated_labels)
         others = (*dialect.annotations, *dialect.role_annotations, *dialect.stated_annotations)
         found |= dict.fromkeys((*labels, *others), "gangsched/model/pod_group.py")
-    marks = (*foreign.LABELS, *foreign.ANNOTATIONS)
+    asking = (*foreign.ASKING_LABELS, *foreign.ASKING_ANNOTATIONS)
+    marks = (*foreign.LABELS, *foreign.ANNOTATIONS, *asking)
     return found | dict.fromkeys(marks, "gangsched/model/dialects/foreign.py")
 
 
@@ -262,8 +263,9 @@ def limits() -> str:
         "questions a second to the API server about strangers who ask for a page": (
             f"{STRANGERS_A_SECOND:g} for one address, {STRANGERS_A_SECOND * ADDRESSES_WORTH:g} for all"
         ),
-        "resource names in a cluster": f"{MAX_RESOURCES:,}",
-        "devices of one resource on a node": f"{MAX_DEVICES:,}",
+        "resource names in a cluster that are counted": f"{MAX_RESOURCES:,}",
+        "resources in a node's list of devices, or in a pod's": f"{MAX_LISTED_RESOURCES:,}",
+        "devices of one resource on a node, or of one pod": f"{MAX_DEVICES:,}",
         "characters of a device ID, by kubelet": str(MAX_ID_LENGTH),
         "levels of JSON in an object": str(bounded.MAX_DEPTH),
         "an annotation that is read": f"{bounded.MAX_ANNOTATION // 1024} KiB",
@@ -297,11 +299,11 @@ REGIONS = {
     ("controllers.md", "shapes"): shapes.table,
     ("plugins.md", "plugin table"): plugin_table,
     ("record-and-replay.md", "counterfactual"): what_if.region,
-    ("operating.md", "metrics"): metrics_table.table,
-    ("operating.md", "limits"): limits,
+    ("operating-reference.md", "metrics"): metrics_table.table,
+    ("operating-reference.md", "limits"): limits,
 }
 # Pictures that belong to a command and are shown on a page too: GitHub and the site each need them in docs/.
-COPIES = {"load-balance.svg": ROOT / "gangsched" / "bench" / "load-balance.svg"}
+COPIES = {"load-balance.svg": ROOT / "gangsched" / "lab" / "bench" / "load-balance.svg"}
 
 
 def pages() -> dict[Path, str]:

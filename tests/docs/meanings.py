@@ -63,6 +63,8 @@ OURS = {
         "How long a gang may stay half bound: completing it is tried for half of this, then its bound pods are"
         " evicted. No limit under `allowEviction: false`."
     ),
+    "recoverWithinSeconds": "How long a gang that has started may run with fewer members than it needs before the"
+    " rest is evicted and starts again as one; 0: for ever. See [gangs](gangs.md#members-that-are-lost).",
     "permitWaitSeconds": "How long a gang holds reservations while it waits, where neither the gang nor a plugin"
     " says. At most 900.",
     "hookTimeoutSeconds": "How long a plugin may take in Permit, PreBind, Bind or PostBind. At most 900.",
@@ -70,8 +72,9 @@ OURS = {
     "unschedulableFlushSeconds": "A group that does not fit is tried again after this long even if nothing changed.",
     "topologyKey": "The node label that names a rack: gangs use few nodes, then few racks.",
     "searchPlacements": "How many placements, beyond one for each member, are tried in other orders when the usual"
-    " orders fail. 0: none.",
-    "searchVictims": "How often one search for victims may ask a node how many pods it takes.",
+    " orders fail; fewer where members have more than a few terms about other pods, each of which makes a look longer."
+    " 0: none.",
+    "searchVictims": "How often one search for victims may ask a node how many pods it takes; fewer likewise.",
     "ties": "Which of equally good nodes a lone pod gets: `random` (seeded), as in kube-scheduler, or each in turn"
     " (`roundRobin`), as in Kubernetes 1.11 and as published.",
     "earlyStop": "`percentageOfNodesToScore` counts for lone pods, as in kube-scheduler.",
@@ -89,6 +92,8 @@ OURS = {
     " A label `gangsched.io/infer-gangs` of a namespace goes before it.",
     "foreignMarkers": "What becomes of pods and groups that ask for what only another system does: `refuse` with the"
     " reason, `warn` by an event and schedule them without it, or `ignore`.",
+    "podGroupPriorityClasses": "PriorityClasses that count [where a PodGroup names them](gangs.md#priority) as they do"
+    " on a pod. No quota of pods sees that, so list only those that every tenant may use.",
     "packing.weight": "How much [packing weighs beside the scores](gangs.md#packing-as-one-score-among-others), 0 to"
     " 100000. Not set: gangs are packed first, and scores decide among equally tight placements.",
     "profiles[].packing.weight": "The same for this profile alone.",
@@ -102,6 +107,8 @@ OURS = {
     " that it holds of any of them.",
     "fairness.otherQueues": "`read`: a pod without `gangsched.io/queue` may name its queue by `kai.scheduler/queue`,"
     " `scheduling.volcano.sh/queue-name` or `yunikorn.apache.org/queue`.",
+    "fairness.kueueAdmission": "`passesLimits`: what Kueue has admitted of a queue's pods does not count in its limits"
+    " ([queues](queues.md#what-kueue-has-admitted)).",
     "fairness.reclaim": "Which pods are evicted for a queue: those that hold what is guaranteed to it; with `fair`"
     " also those that hold what is its share; with `never` none ([queues](queues.md)).",
     "queues[].name": "Lower case letters, digits and dashes, at most 63; once in the whole tree. Without `queues` there are"
@@ -113,24 +120,29 @@ OURS = {
     "queues[].namespaces": "The namespaces whose pods it is for: names, and prefixes that end in `*`. Each stands in one queue, and only"
     " queues without others below them have any. The closest one counts for a pod that names no queue.",
     "queues[].defaultWalltime": "The walltime of its groups that state none and whose kind has not run yet. Takes"
-    " precedence over `queueing.defaultWalltime`; needs `queueing`.",
+    " precedence over `queueing.defaultWalltime`; not with `mode: off`.",
     "queues[].bound": "The [bound](queueing.md#who-is-passed-over) of its groups: a number, or `auto`. Not set: that of"
-    " the closest queue above it that has one, else `queueing.bound.groups`; needs `queueing`.",
-    "queues[].order": "In the queue, after priority: `fifo`, or `shortest` walltime first; needs `queueing`.",
+    " the closest queue above it that has one, else `queueing.bound.groups`; not with `mode: off`.",
+    "queues[].order": "In the queue, after priority: `fifo`, or `shortest` walltime first; not with `mode: off`.",
     "queues[].queues": "The queues below it, each with the same fields; 8 levels and 1,000 queues at most.",
-    "queueing.bound.groups": "Without `queueing` none of this is read or counted. After how many groups that start in"
-    " front of it a group that does not fit [is claimed](queueing.md#who-is-passed-over). `auto`: 8 for each"
+    "queueing.bound.groups": "After how many groups that start in front of it a gang that does not fit"
+    " [gets room kept for it](queueing.md#who-is-passed-over). `auto`: 8 for each"
     " group that runs when it is first refused, and at least 64; and the first in line has a claim as soon as its"
     " start can be promised. A number that a reload brings holds for waiting groups, too.",
-    "queueing.bound.mode": "`shadow`: it is counted and reported, and nothing else happens. `hard`: at its bound a"
-    " group gets a [claim](queueing.md#claims), and no group passes it any more. `budget`: once the claim keeps no"
-    " more idle [than is earned](queueing.md#without-walltimes); until then groups continue to pass it.",
+    "queueing.bound.mode": "`off`: neither walltimes are read nor passes counted. `shadow`: they are counted and"
+    " reported, and nothing else happens. `hard`: at its bound a group gets a [claim](queueing.md#claims), and no group"
+    " passes it any more. `budget`: once the claim keeps no more idle [than is earned](queueing.md#without-walltimes);"
+    " until then groups continue to pass it. Not set: `budget`.",
+    "queueing.bound.protects": "`gangs`: lone pods are not counted, and start among themselves as in kube-scheduler;"
+    " `all`: they have a bound, too. Not set: `all` where `mode` is, else `gangs`.",
     "queueing.bound.idlePercent": "With `mode: budget`: how much of each resource of the cluster claims may keep idle,"
     " on average: 1 to 100. Not set: 10.",
     "queueing.onOverrun": "What becomes of a group that runs past the walltime it states. `none`: nothing."
     " `yield`: while a [claim](queueing.md#claims) waits for its place, it is evicted"
     " [half a minute later](queueing.md#past-the-walltime), if the claim's gang can start then. `evict`: it is evicted"
     " half a minute later in any case; needs no claims. Not set: `none`.",
+    "queueing.estimates": "[Estimated starts](queueing.md#estimated-starts): `written` to PodGroups as they change, or"
+    " made only when `asked` for. Not set: `written` where `queueing` is, else `asked`.",
     "queueing.defaultWalltime": "[How long a group runs](queueing.md#how-long-groups-run) that does not say so and is"
     " like none that ran before: `24h`. Not set: for ever.",
     "devices.handOff": "How a resource's IDs reach containers, by resource name; a resource that is not named uses"
@@ -202,6 +214,8 @@ ARGS = {
     "NodeResourcesBalancedAllocation": {
         "resources[].name": "A resource that counts.",
         "resources[].weight": "Must be 1.",
+        "formula": "`AsPrinted` scores `10 - |cpu - memory| * 10` of the requested shares, as Kubernetes 1.11 did and"
+        " papers print it.",
     },
     "NodeVolumeLimits": {
         "maxPdVolumes": "How many in-tree EBS, GCE, Azure and Cinder volumes a node without CSI takes, of each kind;"
@@ -376,6 +390,12 @@ KEYS = {
         "the member's number in the gang, from 0; what replaces it has the same",
     ),
     "gangsched.io/attempt": ("Pod", "scheduler", "at which attempt it was bound, from 1"),
+    "gangsched.io/start": (
+        "Pod",
+        "scheduler",
+        "how its gang started: `together` binds of that attempt (none: the gang ran already), `needs` members in "
+        "all, `leftOut` others that existed, ...: a [restart](operating-reference.md#what-a-restart-forgets) evicts none that ran",
+    ),
     "gangsched.io/started-in-queue": (
         "Pod",
         "scheduler",
@@ -460,6 +480,11 @@ FOREIGN_KEYS = {
     "kueue.x-k8s.io/pod-group-total-count": ("Pod", "user", "how many pods the group has"),
     "kueue.x-k8s.io/pod-group-serving": ("Pod", "user", "`true`: the group is no gang"),
     "kueue.x-k8s.io/workload": ("Pod", "user", "the admitted Workload, in which the gang's number is"),
+    "kueue.x-k8s.io/podset": (
+        "Pod, label",
+        "user",
+        "its pod set in that Workload, each of which needs its number",
+    ),
     "kueue.x-k8s.io/workload-slice-name": ("Pod", "user", "of an elastic Job, which is no gang"),
     "kueue.x-k8s.io/elastic-job": ("Pod or Workload", "user", "the same"),
     "scheduling.x-k8s.io/pod-group": (
@@ -495,12 +520,38 @@ FOREIGN_KEYS = {
         "user",
         "groups that start together, a JSON list",
     ),
+    "gang.scheduling.koordinator.sh/network-topology-spec": (
+        "Pod, PodGroup",
+        "user",
+        "refused if nodes must be near each other, reported if they should be",
+    ),
     "gang.scheduling.koordinator.sh/match-policy": (
         "Pod, PodGroup",
         "user",
         "`once-satisfied`; others are refused",
     ),
     "pod-group.scheduling.sigs.k8s.io/match-policy": ("Pod, PodGroup", "user", "the same, older"),
+    "grove.io/podgang": ("Pod, label", "user", "refused on pods of which Grove has made no group"),
+    "modelserving.volcano.sh/group-name": (
+        "Pod, label",
+        "user",
+        "refused on pods of which kthena has made no group",
+    ),
+    "disaggregatedset.x-k8s.io/name": (
+        "Pod, label",
+        "user",
+        "reported: the roles of a slice do not start together",
+    ),
+    "kueue.x-k8s.io/managed": ("Pod, label", "user", "`true`: Kueue's topology is left to Kueue"),
+    "kueue.x-k8s.io/podset-required-topology": ("Pod", "user", "refused where Kueue does not manage the pod"),
+    "kueue.x-k8s.io/podset-slice-required-topology": ("Pod", "user", "the same"),
+    "kueue.x-k8s.io/podset-slice-required-topology-constraints": ("Pod", "user", "the same"),
+    "kueue.x-k8s.io/podset-preferred-topology": ("Pod", "user", "reported there"),
+    "kai.scheduler/segment-size": ("Pod", "user", "refused where KAI's grouper has made no group"),
+    "kai.scheduler/segment-topology-required-placement": ("Pod", "user", "the same"),
+    "kai.scheduler/topology-required-placement": ("Pod", "user", "the same"),
+    "kai.scheduler/segment-topology-preferred-placement": ("Pod", "user", "reported there"),
+    "kai.scheduler/topology-preferred-placement": ("Pod", "user", "the same"),
     "yunikorn.apache.org/app-id": (
         "Pod; also as label",
         "user",

@@ -39,6 +39,7 @@ ROOMS = (
     *(
         "kube/election/elector.py",
         "kube/election/fence_keeper.py",
+        "kube/election/other_scheduler.py",
         "kube/exec_plugin.py",
         "kube/fields.py",
         "kube/files.py",
@@ -46,8 +47,9 @@ ROOMS = (
         "kube/network.py",
         "kube/proxies.py",
     ),
-    *("kube/version.py", "kube/watch/reflector.py"),
+    *("kube/same_cluster.py", "kube/version.py", "kube/watch/reflector.py"),
     *(
+        "kube/watch/newer.py",
         "kube/watch/watch_state.py",
         "telemetry/export.py",
         "web/access.py",
@@ -71,9 +73,16 @@ _OURS = (
     # The answers of `gangsched explain`, which tell what to do themselves.
     "core/explain.py",
     "core/explain_cures.py",
+    "core/explain_owed.py",
+    "core/explain_started.py",
+    "core/types/ended.py",
+    "model/owners/__init__.py",
     "core/explain_room.py",
     "core/explain_sets.py",
     "core/types/affinity_terms.py",
+    # Reasons why fields decide nothing, for developers.
+    "model/known_fields.py",
+    "model/owners/known_fields.py",
     "model/evenness.py",
 )
 _OUR_FUNCTIONS = ("__repr__", "recount", "_search")
@@ -171,6 +180,8 @@ def _texts(node: ast.AST, docstrings: set[int]) -> Iterator[tuple[int, str]]:
         return
     if isinstance(node, ast.Call) and _called(node) in ("compile", "TypeVar", "InvariantError"):
         return
+    if isinstance(node, ast.keyword) and node.arg == "without_effect":
+        return  # reasons why fields decide nothing, for developers
     if isinstance(node, ast.JoinedStr):
         pieces = [one.value if isinstance(one, ast.Constant) else VARIES for one in node.values]
         yield node.lineno, "".join(map(str, pieces))

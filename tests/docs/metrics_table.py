@@ -12,8 +12,8 @@ from gangsched.config.queueing import QueueingSettings
 from gangsched.journal.counted import Counted
 from gangsched.lab.sim.making import make_scheduler
 from gangsched.web import metrics, reading
+from gangsched.web.answers import QueueShare, QueuesPage
 from gangsched.web.measures import Measures
-from gangsched.web.queues_page import QueueShare, QueuesPage
 
 
 class Described(NamedTuple):

@@ -29,8 +29,8 @@ _OTHERS = (
     "sacct",
 )
 _VERBS = {
-    *("annotate", "apply", "create", "debug", "delete", "describe", "gangsched", "get", "label", "logs"),
-    *("patch", "port-forward", "rollout", "scale"),
+    *("annotate", "apply", "auth", "create", "debug", "delete", "describe", "gangsched", "get", "label"),
+    *("logs", "patch", "port-forward", "rollout", "scale"),
 }
 _TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 _SEPARATORS = re.compile(r"\s(?:&&|\|\||\||;)\s")

@@ -66,7 +66,7 @@ class Reader:
         return [*start, *(self._path(word) for word in words[1:])]
 
     def _path(self, word: str) -> str:
-        if word in ("cluster.yaml", "too-big.yaml"):
+        if word in ("cluster.yaml", "too-big.yaml", "steady.yaml"):
             return str(self.folder / word)
         return str(ROOT / word) if word.startswith(("config/", "deploy/")) else word
 
@@ -82,7 +82,9 @@ def reader(assets: Assets, tmp_path: Path) -> Iterator[Reader]:
 def test_the_page_works_as_it_says(reader: Reader) -> None:
     lines = [line for block in blocks(PAGE, "sh") for line in commands(block)]
     demo, serve, schedule, apply, get_pods, devices, *more = lines
-    apply_big, events, queue, story, _, crds, other, *_ = more
+    apply_big, events, queue, story, doctor, *more = more
+    in_a_cluster = next(i for i, line in enumerate(more) if line.startswith("docker"))
+    serve_broken, *broken, crds, other = more[:in_a_cluster]
     assert demo == "make demo"  # tests/demo plays it
 
     server = reader.start(serve, "--port", "0")
@@ -101,7 +103,7 @@ def test_the_page_works_as_it_says(reader: Reader) -> None:
     held = [line.split() for line in reader.type(devices).splitlines() if "default/train 8" in line]
     assert [line[2:7] for line in held] == [["0", "of", "8", "-", "8"]] * 4
 
-    [too_big] = (block.text for block in blocks(PAGE, "yaml"))
+    too_big, steady = (block.text for block in blocks(PAGE, "yaml"))
     (reader.folder / "too-big.yaml").write_text(too_big)
     reader.type(apply_big)
     said = reader.until(events, lambda text: "too-big" in text)
@@ -110,8 +112,63 @@ def test_the_page_works_as_it_says(reader: Reader) -> None:
     assert "default/too-big" in reader.until(f"{queue} {here}", lambda text: "12 of 20 fit" in text)
     assert "every bind landed" in reader.type(f"{story} {here}")
 
+    levels = [line.split()[0] for line in reader.type(doctor).splitlines() if line[:1].isalpha()]
+    assert "problem" not in levels
+    assert levels.count("warning") == 6, "policies (two), FlowSchemas, the Deployment, the lease, the agents"
+
+    at = server_port(server)
+    server.stop()
+    server.log.unlink()
+    server = reader.start(serve_broken, "--port", at)
+    server.wait_ready(lambda: says_how in server.tail(), timeout_s=PATIENCE_S)
+    until(lambda: not scheduler.running, "the scheduler ends", timeout_s=PATIENCE_S, story=scheduler.tail)
+    assert "another cluster answers" in scheduler.tail()
+    scheduler.log.unlink()
+    scheduler = reader.start(schedule, "--secure-port", port)
+    until(lambda: "serving" in scheduler.tail(), timeout_s=PATIENCE_S, story=scheduler.tail)
+    (reader.folder / "steady.yaml").write_text(steady)
+    what_breaks(reader, broken, here)
+
     reader.type(crds)
     assert "podgroup.scheduling.x-k8s.io/train-coscheduling created" in reader.until(
         other, lambda text: "job.batch/train-coscheduling" in text
     )
     assert "Traceback" not in server.tail() + scheduler.tail()
+
+
+def what_breaks(reader: Reader, lines: list[str], here: str) -> None:
+    """On the cluster of eight nodes, with one sick GPU on node-2."""
+    apply, get_pods, devices, sicken, events, kill, get_again, story = lines
+    shown, told = (one.text.strip() for one in blocks(PAGE, "text") if "node-" in one.text)
+    reader.type(apply)
+    running = reader.until(get_pods, lambda said: said.count("Running") == 4)
+    first = nodes_of(running)
+    assert {"node-0", "node-1"} <= first, "those that the page breaks"
+    assert len(first) == 4
+    assert "node-2" not in first
+    assert shown in reader.type(devices)
+
+    reader.type(sicken)
+    before, _, _ = told.partition("steady-")
+    assert before in reader.until(events, lambda said: before in said)
+    after = nodes_of(reader.until(get_pods, lambda said: moved(said, first, "node-0")))
+
+    reader.type(kill)
+    reader.until(get_again, lambda said: moved(said, after, "node-1"))
+    assert reader.type(f"{story} {here}").count("every bind landed") >= 3
+
+
+def nodes_of(pods: str) -> set[str]:
+    """Where those that run are, as kubectl prints them."""
+    return {line.split()[6] for line in pods.splitlines()[1:] if "Running" in line}
+
+
+def moved(pods: str, before: set[str], broken: str) -> bool:
+    """Whether the pod of the broken node runs elsewhere."""
+    now = nodes_of(pods)
+    return broken not in now and len(now) == 4 and now > before - {broken}
+
+
+def server_port(server: Daemon) -> str:
+    [url] = [word for word in server.tail().split() if word.startswith("http://127.0.0.1:")]
+    return url.rstrip(",").rpartition(":")[2]

@@ -1,4 +1,4 @@
-"""docs/operating.md: each metric that /metrics has is in the table, whatever is switched on."""
+"""docs/operating-reference.md: each metric that /metrics has is in the table, whatever is switched on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_scheduler_that_runs_shows_no_metric_that_the_table_lacks() -> None:
 
 def test_each_name_in_the_code_is_in_the_table() -> None:
     """Also of families that only some configurations have."""
-    text = (DOCS / "operating.md").read_text(encoding="utf-8")
+    text = (DOCS / "operating-reference.md").read_text(encoding="utf-8")
     told = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
     assert told >= {*described_metrics()}
     for path in (ROOT / "gangsched" / "web").glob("*families.py"):

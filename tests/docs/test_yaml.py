@@ -1,10 +1,7 @@
-"""Every YAML block of the pages works: it is applied and scheduled, or read as what it configures."""
+"""Every YAML block of the pages is read as what it configures, or applied (test_shown.py)."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +15,7 @@ from gangsched.config.documents import KUBE_KIND, OUR_KIND
 from gangsched.extension.loading import KnownPlugins
 from gangsched.lab.apiserver.strategy import Object
 from gangsched.plugins import build_profiles
-from tests.apiserver.simulated.test_samples import Live, live
+from tests.apiserver.simulated.test_samples import Live
 from tests.deploy.generate_chart import CHART
 from tests.deploy.helm import RELEASE, found_helm
 from tests.docs.pages import ROOT, Block, blocks, blocks_everywhere
@@ -38,11 +35,8 @@ _PLURALS = {
 }
 # Whose PodGroups the embedded server does not know.
 _OTHERS = ("scheduling.volcano.sh/", "scheduling.run.ai/")
-# A page shows this one to be refused.
-_TOO_BIG = "too-big"
-_TOLD = re.compile("of 20 fit|waits as a whole")
 # What the parts of a pod that a page shows are parts of.
-_POD = """
+POD = """
 apiVersion: v1
 kind: Pod
 metadata: {name: shown}
@@ -69,11 +63,11 @@ def _merged(into: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _objects(block: Block) -> list[Object]:
+def objects_of(block: Block) -> list[Object]:
     """What is applied: its objects, or a pod with the part that it shows."""
     documents = _documents(block)
     if len(documents) == 1 and documents[0].keys() <= {"metadata", "spec"}:
-        return [_merged(yaml.safe_load(_POD), documents[0])]
+        return [_merged(yaml.safe_load(POD), documents[0])]
     others = (*_CONFIGURES, *_MADE_BY_OTHERS)
     return [one for one in documents if one.get("kind") not in others and not _is_values(one)]
 
@@ -89,31 +83,19 @@ def _of_kind(*kinds: str) -> list[Block]:
 
 
 BLOCKS = blocks_everywhere("yaml")
-APPLIED = [block for block in BLOCKS if _objects(block)]
+APPLIED = [block for block in BLOCKS if objects_of(block)]
 
 
 def test_every_block_is_of_a_sort_that_is_tried() -> None:
-    strange = [
-        str(block)
-        for block in BLOCKS
-        for one in _documents(block)
-        if "kind" in one and one["kind"] not in (*_CONFIGURES, *_PLURALS, *_MADE_BY_OTHERS)
-    ]
-    assert not strange
+    strange = [str(block) for block in BLOCKS for one in objects_of(block) if one.get("kind") not in _PLURALS]
+    assert not strange, "neither a document of a known kind, nor a part of a pod, nor values of the chart"
     assert len(APPLIED) >= 4
     for kinds in (_SCHEDULER, _KUSTOMIZATION):
         assert _of_kind(*kinds)
 
 
-def _pods_of(objects: list[Object]) -> Iterator[tuple[str, int]]:
-    for one in objects:
-        if one["kind"] == "Job":
-            yield one["metadata"]["name"], one["spec"]["completions"]
-        elif one["kind"] == "Pod":
-            yield one["metadata"]["name"], 1
-
-
-async def _apply(here: Live, objects: list[Object]) -> None:
+async def apply(here: Live, objects: list[Object]) -> None:
+    """Creates them, with the definitions that they need."""
     for one in objects:
         if one["kind"] == "PodGroup" and one["apiVersion"].startswith(_OTHERS):
             path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -124,61 +106,6 @@ async def _apply(here: Live, objects: list[Object]) -> None:
         if not one["kind"].startswith("Cluster"):
             path += "/namespaces/default"
         await here.client.post(f"{path}/{_PLURALS[one['kind']]}", msgspec.json.encode(one))
-
-
-async def _measure(here: Live) -> None:
-    """Every node reports its bandwidth, as an agent would."""
-    report = {
-        "egressMBps": 900,
-        "ingressMBps": 850,
-        "totalMBps": 1500,
-        "observedAt": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    text = msgspec.json.encode(report).decode()
-    change = {"metadata": {"annotations": {"gangsched.io/remaining-bandwidth": text}}}
-    for node in here.all("nodes"):
-        path = f"/api/v1/nodes/{node['metadata']['name']}"
-        await here.client.patch(path, msgspec.json.encode(change))
-
-
-def _message(pod: Object) -> str:
-    conditions = pod.get("status", {}).get("conditions", ())
-    return next((one["message"] for one in conditions if one["status"] == "False" and "message" in one), "")
-
-
-@pytest.mark.parametrize("block", APPLIED, ids=str)
-async def test_what_is_applied_is_scheduled(block: Block, tmp_path: Path) -> None:
-    objects = _objects(block)
-    async with live(tmp_path, nodes=16) as here:
-        await _measure(here)
-        await _apply(here, objects)
-        n_pods = sum(n for _, n in _pods_of(objects))
-
-        def settled() -> bool:
-            pods = here.all("pods")
-            return len(pods) == n_pods and all(
-                one["spec"].get("nodeName") or _TOLD.search(_message(one)) for one in pods
-            )
-
-        await here.until(settled)
-        is_refused = any(name == _TOO_BIG for name, _ in _pods_of(objects))
-        for pod in here.all("pods"):
-            assert bool(pod["spec"].get("nodeName")) is not is_refused
-            if not is_refused:
-                assert "gangsched.io/allocated-devices" in pod["metadata"]["annotations"]
-
-
-async def test_the_gang_that_is_too_big_is_told_as_the_page_says(tmp_path: Path) -> None:
-    page = ROOT / "docs" / "getting-started.md"
-    [block] = [one for one in blocks(page, "yaml") if _TOO_BIG in one.text]
-    [said] = [one.text.strip() for one in blocks(page, "text") if _TOO_BIG in one.text]
-    async with live(tmp_path, nodes=16) as here:
-        await _apply(here, _objects(block))
-        await here.until(lambda: any("of 20 fit" in _message(one) for one in here.all("pods")))
-        message = next(text for one in here.all("pods") if "of 20 fit" in (text := _message(one)))
-    before, _, after = said.partition("member ")
-    assert message.startswith(before)
-    assert message.endswith(after[after.index(":") :])
 
 
 def _plugins_shown(directory: Path) -> KnownPlugins:

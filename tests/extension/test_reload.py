@@ -15,6 +15,7 @@ from typing import Any
 import anyio
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from gangsched.config import SchedulerConfig, Settings, default_config
 from gangsched.config.recording import RecordSettings
@@ -230,20 +231,22 @@ async def test_metrics_server_is_asked_as_the_plugins_want_it(scene: Scene) -> N
 
 
 async def test_extenders_stay_those_of_the_start_and_so_do_the_resources_that_they_count(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
 ) -> None:
     def extender(resource: str) -> str:
         managed = f"[{{name: {resource}, ignoredByScheduler: true}}]"
         return f"extenders: [{{urlPrefix: 'http://e', filterVerb: f, managedResources: {managed}}}]\n"
 
     scene = Scene(tmp_path / "config.yaml", KUBE + extender("a.io/old") + OURS)
-    await scene.read(KUBE + extender("b.io/new") + OURS + "settleSeconds: 7\n")
+    with capture_logs() as lines:
+        await scene.read(KUBE + extender("b.io/new") + OURS + "settleSeconds: 7\n")
     config = scene.host.config
     assert config.settings.settle_s == 7.0
     assert [one.name for each in config.extenders for one in each.managed] == ["a.io/old"]
     [profile] = config.profiles
     assert profile.args["NodeResourcesFit"].ignored_resources == ("a.io/old",)
-    assert "these take effect only at the next start" in capsys.readouterr().out
+    [late] = [line for line in lines if line["event"] == "these take effect only at the next start"]
+    assert late["fields"] == "extenders"
     assert scene.reload.n_taken == scene.host.n_woken == 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, NamedTuple
 
 from tests.hostile.garbage import GPU, NODE_ANNOTATIONS, POD_ANNOTATIONS, TIMES, Garbage, Json
@@ -73,6 +74,25 @@ class HostileThings(Garbage):
         if rng.random() < 0.3:
             self.deep_fields(body)
         return Thing("node", "Node", body)
+
+    def of_an_agent(self, name: str) -> tuple[str, Json, Json]:
+        """What is odd, metadata and status that whoever may patch a node writes onto one that is there."""
+        rng = self.rng
+        body = self.node(name).body
+        meta, status = body["metadata"], body["status"]
+        meta.pop("managedFields", None)
+        if (which := rng.random()) < 0.2:
+            lists = {f"e.io/r{i}": [{"id": "x"}] for i in range(8_000)}
+            meta["annotations"] = {rng.choice(NODE_ANNOTATIONS): json.dumps(lists)[:240_000]}
+            return "agent, long annotation", meta, status
+        if which < 0.3:
+            status["allocatable"] |= {f"e.io/r{i}": "1" for i in range(rng.choice((100, 18_000)))}
+            return "agent, many resources", meta, status
+        if which < 0.4:
+            meta["labels"] |= {f"k{i}.e.io/{'x' * 60}": self.word() for i in range(rng.choice((500, 10_000)))}
+            return "agent, many labels", meta, status
+        meta["annotations"] |= dict.fromkeys(rng.sample(NODE_ANNOTATIONS, 2))
+        return "agent, odd", meta, status
 
     def pod_group(self, name: str) -> Thing:
         """A PodGroup of one of the dialects that have one."""

@@ -1,8 +1,8 @@
 """The walk of one gang through the code, from a real trace of calls: `python -m tests.house.walk`.
 
-A whole scheduler process runs in virtual time on a wire in memory (gangsched.lab.sim.wire). What is traced begins
-when WatchState is given the bytes of the watch event that makes a gang complete, and ends when the bytes of
-its first Binding go to the socket.
+A whole scheduler process runs in virtual time on a wire in memory (gangsched.lab.sim.wire). What is traced
+begins when WatchState is given the bytes of the watch event that makes a gang complete, and ends when the
+bytes of its first Binding go to the socket.
 
 A hop is a call from a function in one file to a function in another; the same hop again (for the next pod) is
 the same hop. What the event loop joins (the inbox, a socket) is no call and no hop.
@@ -38,7 +38,7 @@ HOUSE = Path(__file__).parents[2] / "gangsched"
 START = ("kube/watch/watch_state.py", "WatchState.lines")
 GANG, N_PODS = "g", 2
 # Not the scheduler: what the test drives it with.
-_OUTSIDE = ("sim/", "apiserver/")
+_OUTSIDE = ("lab/",)
 # Something becomes of the gang when one of these is called.
 MOMENTS = (
     ("kube/watch/pod_reader.py", "PodReader.lines"),

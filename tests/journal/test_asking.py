@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 
 from gangsched.cli import main
 from gangsched.journal.records import Start, Turn, framed
+from gangsched.journal.times import wall_s
 from tests.journal.kept import Kept
 from tests.journal.test_command import a_gang, day, long_day
 
@@ -65,6 +67,28 @@ def test_a_gang_that_is_gone_then_is_told_from_one_that_never_was(
     assert f"{a_gang()} was gone by then; --story {a_gang()} has its moves" in told.err
     assert main(["replay", str(two), "--explain", f"{a_gang()}x", "--at", "+3s"]) == 2
     assert f"no gang and no pod named {a_gang()}x is in it by then; did you mean " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "asked", [("--explain", "d/a", "--at"), ("--until",), ("--from",)], ids=["at", "until", "from"]
+)
+def test_a_time_of_day_before_the_journal_is_not_taken_as_tomorrows(
+    two: Path, capsys: pytest.CaptureFixture[str], asked: tuple[str, ...]
+) -> None:
+    start = day().records[0]
+    assert isinstance(start, Start)
+    before = f"{datetime.fromtimestamp(start.wall_s - 60.0, UTC):%H:%M:%S}"
+    assert main(["replay", str(two), *asked, before]) == 2
+    told = capsys.readouterr()
+    assert f"{asked[-1]}: {before} is before the journal begins, at " in told.err
+    assert " UTC, and it ends at " in told.err
+    assert told.out == ""
+
+
+def test_a_time_of_day_after_midnight_is_of_the_next_day_where_the_journal_has_it() -> None:
+    began, day_s = datetime(2026, 5, 4, 22, tzinfo=UTC), 86_400.0
+    tomorrow = wall_s("02:15", began.timestamp(), "--at", lambda: began.timestamp() + day_s)
+    assert datetime.fromtimestamp(tomorrow, UTC) == datetime(2026, 5, 5, 2, 15, tzinfo=UTC)
 
 
 def answered(directory: Path, lines: str, monkeypatch: pytest.MonkeyPatch) -> None:

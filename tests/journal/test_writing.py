@@ -6,6 +6,7 @@ import os
 import signal
 import time
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -22,6 +23,9 @@ from gangsched.journal.records import End, Record, Start, State, framed
 from gangsched.journal.segments import Reader, name_of
 from gangsched.journal.state import NotWritable
 from gangsched.journal.writing import DiskJournal
+from gangsched.lab.importing.writing import JournalFile
+from gangsched.telemetry.trace_file import opened
+from gangsched.whole_file import private, write_whole
 from tests.journal.kept import full
 from tests.support.processes import until
 
@@ -42,6 +46,36 @@ def test_what_is_put_is_read_again(tmp_path: Path) -> None:
     assert list(reader) == records
     assert reader.torn == ""
     assert journal.counted == Counted(len(records), path.stat().st_size - 3, 0, 0, 0, True)
+
+
+@pytest.fixture
+def lenient_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def modes(folder: Path) -> set[str]:
+    return {oct(path.stat().st_mode & 0o777) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_only_the_owner_and_its_group_may_read_what_names_every_tenant(
+    tmp_path: Path, lenient_umask: None
+) -> None:
+    """Every file that grows, and the reports: journals, their later segments, imports, traces."""
+    folder = tmp_path / "new" / "folder"
+    journal = DiskJournal(settings(folder), process_name())
+    journal.put(framed(START))
+    journal.begin_segment(2, lambda: [framed(START)])
+    until(lambda: len(list(folder.iterdir())) > 1)
+    journal.close(60.0)
+    with JournalFile(tmp_path / "imported", "p"):
+        pass
+    opened(tmp_path / "traces.jsonl").close()
+    write_whole(tmp_path / "report.json", b"{}", opener=private)
+    assert len(list(tmp_path.rglob("*"))) >= 6
+    assert modes(tmp_path) == {"0o640"}
+    assert {oct(one.stat().st_mode & 0o777) for one in (folder, tmp_path / "imported")} == {"0o750"}
 
 
 def test_empty_streams_before_a_large_one_do_not_have_it_unpacked_at_once(tmp_path: Path) -> None:

@@ -482,6 +482,60 @@ async def test_status_of_a_kind_without_the_subresource_is_written_as_a_part_of_
         assert server.requests[2].json == {"metadata": {"uid": "u"}, "status": {"phase": "Running"}}
 
 
+OTHERS = {"type": "example.com/Audited", "status": "True"}
+
+
+def group_of(conditions: list[dict[str, str]], version: int) -> bytes:
+    meta = {"name": "g", "namespace": "ns", "uid": "u", "resourceVersion": str(version)}
+    body = {"kind": "PodGroup", "metadata": meta, "status": {"conditions": conditions}}
+    return page(200, json.dumps(body).encode())
+
+
+async def test_what_another_program_writes_meanwhile_stays_in_a_list_of_conditions() -> None:
+    """The core knows of no other condition. One is there, and one comes between our read and our write."""
+    late = {"type": "example.com/Late", "status": "True"}
+    conflict = status(409, about="g", kind="podgroups", group="scheduling.volcano.sh")
+    script = [group_of([OTHERS], 7), conflict, group_of([OTHERS, late], 8), group_of([], 9)]
+    mine = {"type": "Unschedulable", "status": "True"}
+    effect = WritePodGroupStatus(
+        "u", "ns", "g", "scheduling.volcano.sh/v1beta1", {"phase": "Pending", "conditions": [mine]}, "c"
+    )
+    async with ScriptedServer(script=script) as server, running(server) as run:
+        run.dispatcher.submit([effect])
+        await run.done()
+        read, refused, again, written = [request.json for request in server.requests]
+        assert read == again == {"metadata": {"uid": "u"}}, "this changes nothing, and is answered with all"
+        assert refused["metadata"] == {"uid": "u", "resourceVersion": "7"}
+        assert written["metadata"] == {"uid": "u", "resourceVersion": "8"}
+        *others, own = written["status"]["conditions"]
+        assert others == [OTHERS, late]
+        assert own.pop("lastTransitionTime")
+        assert own == mine
+        assert run.dispatcher.statistics().n_status_dropped == 0
+
+
+async def test_a_status_that_is_no_object_is_replaced_and_costs_nobody_else() -> None:
+    odd = group_of([], 7).replace(b'{"conditions": []}', b"[               1]")
+    mine = {"type": "Unschedulable", "status": "True"}
+    effect = WritePodGroupStatus("u", "ns", "g", "scheduling.run.ai/v2alpha2", {"conditions": [mine]}, "c")
+    async with ScriptedServer(script=[odd, group_of([], 8)]) as server, running(server) as run:
+        run.dispatcher.submit([effect])
+        await run.done()
+        assert [one["type"] for one in server.requests[1].json["status"]["conditions"]] == ["Unschedulable"]
+
+
+async def test_conditions_of_the_core_api_are_merged_by_its_server() -> None:
+    mine = {"type": "PodGroupInitiallyScheduled", "status": "False"}
+    status = {"conditions": [OTHERS, mine]}  # as it was read some time ago
+    effect = WritePodGroupStatus("u", "ns", "g", "scheduling.k8s.io/v1beta1", status, "c")
+    async with ScriptedServer() as server, running(server) as run:
+        run.dispatcher.submit([effect])
+        await run.done()
+        [request] = server.requests
+        assert request.headers["content-type"] == "application/strategic-merge-patch+json"
+        assert [one["type"] for one in request.json["status"]["conditions"]] == [mine["type"]]
+
+
 async def test_status_of_a_group_that_is_gone_is_dropped() -> None:
     version = "scheduling.volcano.sh/v1beta1"
 

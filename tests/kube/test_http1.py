@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import tracemalloc
 from itertools import pairwise
 from random import Random
 
@@ -12,6 +14,7 @@ from gangsched.kube.transport.http1 import (
     MAX_CHUNK_LINE_BYTES,
     MAX_FIELDS,
     MAX_HEAD_BYTES,
+    MAX_INFLATED_BYTES,
     MAX_INTERIM,
     MAX_TRAILER_BYTES,
     Answer,
@@ -171,6 +174,77 @@ def test_an_answer_without_a_length_does_not_fill_the_memory() -> None:
     answer.feed(OK + b"\r\n" + b"x" * 100)
     with pytest.raises(ProtocolError, match="too long"):
         answer.feed(b"x")
+
+
+# Nobody asks for a content coding; a proxy that compresses all that goes through it uses one all the same.
+TEXT = b'{"kind":"PodList","items":[]}\n' * 50
+
+
+def compressed(body: bytes, *, coding: bytes = b"gzip", as_chunks: bool = False) -> bytes:
+    head = OK + b"Content-Encoding: %b\r\n" % coding
+    if as_chunks:
+        return head + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    return head + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+@pytest.mark.parametrize("step", [1, 7, 100_000])
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("as_chunks", [False, True])
+def test_a_body_that_was_compressed_unasked_is_read(step: int, stream: bool, as_chunks: bool) -> None:
+    data = compressed(gzip.compress(TEXT), as_chunks=as_chunks)
+    answer = answer_of(data, step=step, stream=stream)
+    assert answer.whole
+    assert (answer.take() if stream else answer.body) == TEXT
+    assert whole_success(data) is None, "the shortcut does not take what it cannot read"
+
+
+def test_a_compressed_body_may_end_with_its_connection() -> None:
+    answer = answer_of(OK + b"Content-Encoding: x-gzip\r\n\r\n" + gzip.compress(TEXT), step=100)
+    assert answer.end()
+    assert answer.body == TEXT
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (
+            compressed(TEXT, coding=b"br"),
+            "content coding 'br', which was not asked for; switch compression off",
+        ),
+        (compressed(TEXT, coding=b"gzip, gzip"), "content coding 'gzip, gzip'"),
+        (compressed(TEXT), "not gzip, as its Content-Encoding states"),
+        (compressed(gzip.compress(TEXT) + b"more"), "bytes after the end of a gzip body"),
+    ],
+)
+def test_another_coding_or_a_wrong_one_is_refused_by_name(data: bytes, why: str, stream: bool) -> None:
+    with pytest.raises(ProtocolError, match=why):
+        answer_of(data, step=100_000, stream=stream)
+
+
+def test_a_compressed_body_that_is_cut_is_no_answer() -> None:
+    with pytest.raises(ProtocolError, match="cut"):
+        answer_of(compressed(gzip.compress(TEXT)[:-9]), step=100_000)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_small_body_does_not_become_one_that_fills_the_memory(stream: bool) -> None:
+    """200 KB that are 200 MB: refused at the limit, before they are there."""
+    bomb = compressed(gzip.compress(bytes(200 * 2**20), compresslevel=1))
+    tracemalloc.start()
+    with pytest.raises(ProtocolError, match="too long"):
+        answer_of(bomb, step=2**20, stream=stream)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 3 * MAX_INFLATED_BYTES
+
+
+async def test_requests_ask_for_no_content_coding_and_name_one_that_comes_all_the_same() -> None:
+    brotli = Last(compressed(b"x", coding=b"br"))
+    async with ScriptedServer(default=brotli) as server, RequestPool(credentials(server.port)) as pool:
+        with pytest.raises(ApiError, match="content coding 'br', which was not asked for"):
+            await pool.request("GET", "/x")
+        assert server.requests[0].headers["accept-encoding"] == "identity"
 
 
 # As a load balancer of another age says that it is busy.

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gangsched.core.binding.start_records import is_refused
 from gangsched.kube.watch.pod_reader import PodReader
 from gangsched.model.objects import Pod
 from gangsched.model.resources import pod_requests
@@ -162,3 +163,113 @@ def test_what_a_kubelet_has_refused_to_make_larger_counts_as_it_runs(read: Any) 
     assert cpu_of(resized("Infeasible", allocated="what?")) == 1_000_000 + 3000
     assert cpu_of(resized("Deferred")) == 1_000_000 + 3000
     assert cpu_of(resized("Infeasible", node="")) == 1_000_000 + 3000
+
+
+def shrinking(condition: dict[str, str] | None = None, *, seen: int = 0, **more: Any) -> dict[str, Any]:
+    """It had 2 cpu in each of two containers, and is to have 1 and 3; kubelet has allocated 1 and 2."""
+    asked = [{"name": n, "resources": {"requests": {"cpu": cpu}}} for n, cpu in (("a", "1"), ("b", "3"))]
+    has = {"requests": {"cpu": "2"}}
+    held = [
+        {"name": n, "resources": has, "allocatedResources": {"cpu": cpu}}
+        for n, cpu in (("a", "1"), ("b", "2"))
+    ]
+    status: dict[str, Any] = {
+        "phase": "Running",
+        "containerStatuses": held,
+        "startTime": "2026-01-01T00:00:00Z",
+    }
+    status |= {"conditions": [condition] if condition else []}
+    status |= {"observedGeneration": seen} if seen else {}
+    one = pod("r-0", spec={"containers": asked, "nodeName": "n1", **more}, status=status)
+    one["metadata"]["generation"] = 2
+    return one
+
+
+IN_PROGRESS = {"type": "PodResizeInProgress", "status": "True"}
+
+
+@pytest.mark.parametrize("read", [listed, watched, one_line, one_object])
+def test_what_is_being_made_smaller_counts_until_it_is(read: Any) -> None:
+    def cpu_of(one: dict[str, Any]) -> int:
+        [found] = read(PodReader(), one)
+        return pod_requests(found.spec)["cpu"]
+
+    for condition, seen in ((IN_PROGRESS, 2), (None, 1)):
+        smaller = shrinking(condition, seen=seen)
+        smaller["spec"]["containers"][1]["resources"]["requests"]["cpu"] = "1"
+        assert cpu_of(smaller) == 4000
+        # Amounts are compared as sums: what one container gives up another may have.
+        assert cpu_of(shrinking(condition, seen=seen)) == 4000
+        assert cpu_of(shrinking(condition, seen=seen, overhead={"cpu": "250m"})) == 4250
+    done = shrinking(None, seen=2)
+    done["spec"]["containers"][1]["resources"]["requests"]["cpu"] = "1"
+    assert cpu_of(done) == 2000
+
+
+@pytest.mark.parametrize("read", [listed, watched, one_line, one_object])
+def test_pod_level_amounts_count_until_they_are_smaller(read: Any) -> None:
+    one = shrinking(IN_PROGRESS, seen=2, resources={"requests": {"cpu": "5", "memory": "1Gi"}})
+    one["status"] |= {
+        "resources": {"requests": {"cpu": "8", "memory": "1Gi"}},
+        "allocatedResources": {"cpu": "6"},
+    }
+    [found] = read(PodReader(), one)
+    requests = pod_requests(found.spec)
+    assert (requests["cpu"], requests["memory"]) == (8000, 2**30)
+
+
+def test_what_no_resize_concerns_is_decoded_once() -> None:
+    """A pod that its kubelet has not admitted yet is not behind, however often it was edited."""
+    one = shrinking(None, seen=1)
+    del one["status"]["startTime"]
+    [found] = listed(PodReader(), one)
+    assert found.spec.overhead is None
+
+
+# What kubelet writes when the pod has ended, of a container that it cannot find.
+LOST: dict[str, object] = {"exitCode": 137, "reason": "ContainerStatusUnknown"}
+
+
+@pytest.mark.parametrize(
+    ("status", "refused"),
+    [
+        ({"containerStatuses": [{"state": {"terminated": LOST}}]}, True),
+        (
+            {
+                "initContainerStatuses": [{"state": {"terminated": LOST}}],
+                "containerStatuses": [{"state": {"waiting": {"reason": "PodInitializing"}}}],
+            },
+            True,
+        ),
+        ({"containerStatuses": [{"containerID": "containerd://1", "state": {"terminated": LOST}}]}, False),
+        ({"containerStatuses": [{"state": {"terminated": LOST}, "lastState": {"terminated": LOST}}]}, False),
+    ],
+    ids=["never made", "not even an init container", "made, and lost", "made anew before"],
+)
+def test_a_container_that_kubelet_cannot_find_has_run_if_it_was_ever_made(
+    status: dict[str, object], *, refused: bool
+) -> None:
+    told = pod("a-0", status={"phase": "Failed", "reason": "Evicted", **status})
+    [read] = PodReader().page(json.dumps({"metadata": {}, "items": [told]}).encode()).items
+    assert is_refused(read) is refused
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason", "state", "refused"),
+    [
+        ("Failed", "UnexpectedAdmissionError", None, True),
+        ("Failed", "Evicted", {"waiting": {"reason": "ContainerCreating"}}, True),
+        ("Failed", "Evicted", {"terminated": {"exitCode": 137}}, False),
+        ("Failed", "DeadlineExceeded", None, False),
+        ("Failed", "", None, False),
+        ("Running", "", {"running": {"startedAt": "2026-01-01T00:00:00Z"}}, False),
+    ],
+)
+def test_whether_a_kubelet_refused_a_pod_is_read_from_its_status(
+    phase: str, reason: str, state: dict[str, object] | None, *, refused: bool
+) -> None:
+    statuses = [] if state is None else [{"name": "main", "state": state}]
+    told = pod("a-0", status={"phase": phase, "reason": reason, "containerStatuses": statuses})
+    [read] = PodReader().page(json.dumps({"metadata": {}, "items": [told]}).encode()).items
+    assert is_refused(read) is refused
+    assert phase == "Failed" or read.status.container_statuses is None, "costs memory, and nobody asks"

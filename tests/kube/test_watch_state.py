@@ -24,6 +24,7 @@ from gangsched.model.events import (
     PodGroupUpdated,
     PodUpdated,
 )
+from gangsched.model.objects import Pod
 
 
 def pod(name: str, rv: int, *, uid: str = "", **spec: Any) -> dict[str, Any]:
@@ -73,6 +74,12 @@ def watching(state: WatchState) -> WatchState:
     """Knows a and b, and watches from 10."""
     state.page(page(pod("a", 3), pod("b", 4), rv=10))
     return state
+
+
+def known_pod(state: WatchState, name: str) -> Pod:
+    found = state.known[f"ns/{name}"]
+    assert isinstance(found, Pod)
+    return found
 
 
 def test_list_in_pages_then_watch(state: WatchState) -> None:
@@ -247,24 +254,26 @@ def test_late_deletion_of_the_old_pod_spares_the_new_one(watching: WatchState) -
 def test_object_that_does_not_parse_is_refused_and_the_stream_goes_on(watching: WatchState) -> None:
     bad = pod("a", 11, nodeName=7, schedulerName="gangsched")
     events = watching.lines(line("MODIFIED", bad) + line("ADDED", pod("c", 12)))
-    assert told(events) == ["!a", "+c"]
-    refusal = events[0]
+    assert told(events) == ["~a", "!a", "+c"]
+    refusal = events[1]
     assert isinstance(refusal, ObjectRefused)
     assert (refusal.uid, refusal.scheduler_name, refusal.node_name) == ("uid-a", "gangsched", "")
     assert "nodeName" in refusal.message
-    assert watching.known["ns/a"].metadata.resource_version == "3"  # the previous one is kept
+    known = known_pod(watching, "a")
+    assert (known.metadata.resource_version, known.spec.scheduler_name) == ("11", "gangsched")
+    assert known.unreadable == "spec.nodeName"
     assert told(watching.lines(line("DELETED", bad | {"metadata": pod("a", 13)["metadata"]}))) == ["-a"]
 
 
 def test_bad_object_in_a_list_spoils_only_itself(state: WatchState) -> None:
     items = (pod("a", 3), pod("bad", 4, containers="none"), pod("c", 5))
-    assert told(state.page(page(*items, rv=10))) == ["+a", "!bad", "+c", "synced"]
+    assert told(state.page(page(*items, rv=10))) == ["+a", "+bad", "!bad", "+c", "synced"]
 
 
 def test_known_object_turning_bad_in_a_list_is_kept(watching: WatchState) -> None:
     watching.gone()
-    assert told(watching.page(page(pod("a", 3), pod("b", 15, containers=1), rv=20))) == ["!b"]
-    assert "ns/b" in watching.known
+    assert told(watching.page(page(pod("a", 3), pod("b", 15, containers=1), rv=20))) == ["~b", "!b"]
+    assert known_pod(watching, "b").unreadable == "spec.containers"
 
 
 def test_unreadable_line_ends_the_watch_but_loses_nothing(watching: WatchState) -> None:
@@ -407,7 +416,7 @@ def test_managed_fields_of_thousands_of_levels_cost_nobody_anything(
 def test_a_deep_object_that_does_not_parse_is_refused_alone(watching: WatchState) -> None:
     bad = with_deep_managed_fields(pod("d", 12, containers="none"))
     events = watching.lines(bad + line("ADDED", pod("e", 13)))
-    assert told(events) == ["!d", "+e"]
+    assert told(events) == ["+d", "!d", "+e"]
 
 
 def test_a_deeply_nested_bookmark_or_error_is_read_as_such(watching: WatchState) -> None:

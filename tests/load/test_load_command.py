@@ -169,6 +169,9 @@ async def test_the_table_and_json_of_a_served_cluster(
     assert "n2" in table
     assert "900/900 of 1500" in table
     assert "H over 2 nodes (normalized): spread" in table
+    words = " ".join(table.split())
+    assert "L and S: its utilised and its whole share of the largest node" in words
+    assert "SCORE: (1 - L/S) x 10; H: L/S against the cluster's average" in words
     assert "wrong: gangsched.io/load: Object missing required field" in table
     assert document["mode"] == "paper"
     first = document["nodes"][0]

@@ -297,6 +297,15 @@ def test_running_containers_share_nothing_and_init_containers_borrow() -> None:
     assert alone == {"m0": ("g0", "g1")}
 
 
+def test_an_init_container_gets_no_device_of_a_sidecar_that_runs_beside_it() -> None:
+    eight = inventory(*({"id": f"g{k}"} for k in range(8)))
+    demand = (("side", 1, True), ("init", 4, False), ("late", 1, True), ("main", 2, True))
+    shares = split_among_containers(eight, 0b11111, demand)
+    assert not {*shares["side"]} & {*shares["init"]}
+    assert {*shares["side"], *shares["init"]} == {*eight.ids[:5]}, "the whole set is in use at once"
+    assert len({*shares["side"], *shares["late"], *shares["main"]}) == 4
+
+
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(
     st.lists(st.integers(0, 3), min_size=1, max_size=3), st.lists(st.tuples(st.integers(0, 6), st.booleans()))

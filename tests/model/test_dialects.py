@@ -110,9 +110,9 @@ def test_kais_subgroups_say_how_many_start_together() -> None:
         {"name": "router"},
     ]
     found = from_object("kai", {"minMember": 9, "queue": "q", "subGroups": groups})
-    assert found.roles == {"leaders": 1, "workers": 4, "router": 1}
+    assert found.roles == {"leaders": 1, "workers": 4}
     assert found.known_roles == ("leaders", "workers", "router")
-    assert found.min_count == 6
+    assert found.min_count == 5
     assert from_object("kai", {"minMember": 9}).min_count == 9
     assert from_object("kai", {}).min_count == 1
 

@@ -65,6 +65,23 @@ def test_exclusive_topology_by_node_labels_is_no_hindrance() -> None:
     assert made.owner(item).start is Start.NO_GANG
 
 
+@pytest.mark.parametrize(
+    ("bounds", "n"),
+    [
+        ({"replicas": 3, "maxReplicas": 2}, 2),
+        ({"replicas": 3, "minReplicas": 4}, 4),
+        ({"replicas": None, "minReplicas": 1}, 1),
+        ({"replicas": 3, "maxReplicas": 2_147_483_647}, 3),
+        ({"replicas": 3, "maxReplicas": None}, 3),
+        ({"replicas": 3, "maxReplicas": -1}, 0),
+    ],
+)
+def test_a_ray_cluster_has_as_many_workers_as_kuberay_makes(bounds: dict[str, Any], n: int) -> None:
+    cluster = made.ray_cluster("a", workers=3)
+    cluster["spec"]["workerGroupSpecs"][0] |= bounds
+    assert roles(made.owner(cluster)) == {"headgroup": 1, "gpus": n}
+
+
 def test_a_ray_cluster_has_its_replicas_or_under_the_autoscaler_its_least() -> None:
     assert roles(made.owner(made.ray_cluster("a", workers=3, hosts=2))) == {"headgroup": 1, "gpus": 6}
     scales = made.ray_cluster("a", workers=3, min_workers=1, autoscaling=True)

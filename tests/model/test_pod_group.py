@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from gangsched.errors import ParseError
 from gangsched.model import pod_group as pg
+from gangsched.model.dialects.numbers import parse_duration_s
 from gangsched.model.objects import CustomObject, Pod
-from gangsched.model.pod_group import GroupKey, group_from_pod, group_key, needs_object, parse_duration_s
+from gangsched.model.pod_group import GroupKey, group_from_pod, group_key, needs_object
 
 
 def pod(

@@ -12,6 +12,7 @@ from gangsched.core.types.group import Group, PodInfo
 from gangsched.errors import ApiError, Subject
 from gangsched.model import storage as kinds
 from gangsched.model.pod_group import GroupKey
+from gangsched.model.printable import in_full, seen_from
 from gangsched.plugins.claims import BIND_COMPLETED
 from gangsched.plugins.volume_binding import VolumeBinding
 from tests.plugins.build import Cluster, node
@@ -269,7 +270,11 @@ async def test_a_volume_whose_claim_is_another_costs_the_attempt() -> None:
     server = Server()
     server.made = {"claimRef": {"namespace": "d", "name": "theirs", "uid": "u"}}
     said = "binding volumes: PVC 'new' names made as its volume, whose claim is "
-    assert (await outcome(server)).reason == said + "d/theirs (u)"
+    reason = (await outcome(server)).reason
+    assert in_full(reason) == said + "d/theirs"
+    assert seen_from("default", reason) == said + "a claim of another namespace"
+    server.made = {"claimRef": {"namespace": "default", "name": "new", "uid": "former"}}
+    assert in_full((await outcome(server)).reason) == said + "default/new (former)"
     server.made = {"claimRef": None}
     assert (await outcome(server)).reason == said + "none"
 

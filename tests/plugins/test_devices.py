@@ -49,7 +49,7 @@ def test_devices_taken_on_a_trial_are_gone_there_only() -> None:
     some = cluster()
     template = some.template(pod(requests={GPU: "1"}))
     trial = Trial(some.view)
-    trial.take_devices(0, GPU, template, [0b0001, 0b0010, 0b0100])
+    trial.take_devices(0, GPU, template, [0b0001, 0b0010, 0b0100], trial.device_mask(0, GPU))
     room = Devices().capacity(some.state, template, trial)
     assert room is not None
     assert room[0] == 1

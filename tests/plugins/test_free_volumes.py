@@ -16,7 +16,8 @@ from gangsched.model.storage import PersistentVolumeClaim
 from gangsched.plugins.free_volumes import FreeVolumes
 from gangsched.plugins.node_resources_fit import ShapePoint
 from gangsched.plugins.provisioning import Provisioning
-from gangsched.plugins.volume_binding import Args, VolumeBinding
+from gangsched.plugins.volume_binding import MAX_UNBOUND, Args, VolumeBinding
+from tests.core.test_turn_cost import lines_of
 from tests.plugins.build import Cluster, Stored, node, pod
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
@@ -86,7 +87,12 @@ class Story(Stored):
 
 def answer(plugin: VolumeBinding, story: Story, names: list[str], siblings: list[tuple[int, str]]) -> Any:
     """(where it fits, scores there) with siblings that were placed before."""
-    c, state = story.c, CycleState()
+    return answer_on(story.c, plugin, names, siblings)
+
+
+def answer_on(c: Cluster, plugin: VolumeBinding, names: list[str], siblings: list[tuple[int, str]]) -> Any:
+    """The same, of a cluster without a story."""
+    state = CycleState()
     trial = Trial(c.view)
     for row, name in siblings:
         trial.place(row, c.template(using([name])))
@@ -173,3 +179,75 @@ def test_claims_of_ever_other_sizes_leave_nothing_that_grows(monkeypatch: pytest
         provisioning.of(sized(size), view)
     assert volumes.fitting(sized(1), view) is not first[0]
     assert provisioning.of(sized(1), view) is not first[1]
+
+
+def local_volumes(story: Story, rng: Random, n: int) -> list[tuple[int, str, str]]:
+    """(size, name, node or "") of volumes of the class `local`."""
+    made = []
+    for k in range(n):
+        size, on = rng.randint(1, 4), rng.choice(("", *NODES, *NODES))
+        term = {"matchExpressions": [{"key": HOST, "operator": "In", "values": [on]}]}
+        affinity = {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}} if on else {}
+        spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "local", **affinity}
+        spec["capacity"] = {"storage": f"{size}Gi"}
+        story.put(kinds.VOLUMES, f"v{k:02}", spec=spec, status={"phase": "Available"})
+        made.append((size, f"v{k:02}", on))
+    return made
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_several_claims_get_the_smallest_volumes_one_after_the_other_on_each_node(seed: int) -> None:
+    story, rng = Story(seed), Random(seed)
+    volumes = local_volumes(story, rng, rng.randint(1, 14))
+    sizes = [rng.randint(1, 4) for _ in range(rng.randint(2, 5))]
+    for k, size in enumerate(sizes):
+        asked = {"resources": {"requests": {"storage": f"{size}Gi"}}}
+        own = {"accessModes": ["ReadWriteOnce"], "storageClassName": "local", **asked}
+        story.put(kinds.CLAIMS, f"c{k}", spec=own)
+    fits = []
+    for node_name in NODES:
+        free = sorted(one for one in volumes if one[2] in ("", node_name))
+        for size in sorted(sizes):
+            found = next((one for one in free if one[0] >= size), None)
+            if found is None:
+                break
+            free.remove(found)
+        else:
+            fits.append(node_name)
+    found = answer(VolumeBinding(), story, [f"c{k}" for k in range(len(sizes))], [])
+    assert found[0] == fits
+
+
+def lines_of_a_pod(n_nodes: int, n_claims: int, selectors: int = 0) -> int:
+    """Lines of Python to find that a pod with so many claims fits nowhere; one volume on each node."""
+    c = Cluster(*(node(f"m{i}", labels={HOST: f"m{i}"}) for i in range(n_nodes)))
+    story = Stored(c)
+    waits = {"volumeBindingMode": "WaitForFirstConsumer", "provisioner": "kubernetes.io/no-provisioner"}
+    story.put(kinds.CLASSES, "local", **waits)
+    for i in range(n_nodes):
+        term = {"matchExpressions": [{"key": HOST, "operator": "In", "values": [f"m{i}"]}]}
+        spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "local", "capacity": {"storage": "9Gi"}}
+        affinity = {"required": {"nodeSelectorTerms": [term]}}
+        story.put(
+            kinds.VOLUMES, f"v{i}", spec={**spec, "nodeAffinity": affinity}, status={"phase": "Available"}
+        )
+    for k in range(n_claims):
+        own: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "storageClassName": "local"}
+        own["resources"] = {"requests": {"storage": f"{k + 1}Mi"}}
+        if selectors:
+            wishes = [{"key": f"k{i}", "operator": "NotIn", "values": [f"v{k}"]} for i in range(selectors)]
+            own["selector"] = {"matchExpressions": wishes}
+        story.put(kinds.CLAIMS, f"c{k}", spec=own)
+    plugin, names = VolumeBinding(), [f"c{k}" for k in range(n_claims)]
+    answer_on(c, plugin, [], [])
+    return lines_of(lambda: answer_on(c, plugin, names, []))
+
+
+def test_a_pod_of_many_claims_costs_steps_by_their_number_and_not_by_that_of_nodes() -> None:
+    few, many = lines_of_a_pod(20, MAX_UNBOUND), lines_of_a_pod(220, MAX_UNBOUND)
+    assert many - few < 200 * 2 * MAX_UNBOUND, "some lines for each volume, none for each volume and claim"
+
+
+@pytest.mark.parametrize(("n_claims", "selectors"), [(400, 0), (1, 20_000), (30, 100)])
+def test_claims_that_cost_more_than_a_turn_may_are_refused(n_claims: int, selectors: int) -> None:
+    assert lines_of_a_pod(50, n_claims, selectors) < 100 * n_claims + 2_000

@@ -91,3 +91,15 @@ def test_args_that_kube_scheduler_refuses(resources: list[dict[str, Any]], probl
 
 def test_a_weight_of_zero_is_one() -> None:
     assert msgspec.convert({"resources": [{"name": "cpu", "weight": 0}]}, Args).resources[0].name == "cpu"
+
+
+def test_as_printed_it_is_how_far_cpu_and_memory_are_apart_with_the_pod() -> None:
+    """10 - |cpu - memory| * 10, in 0..100; a node filled by more such pods scores as if they were there."""
+    scorer = NodeResourcesBalancedAllocation(Args(formula="AsPrinted"))
+    cluster = Cluster(node("empty", allocatable=EVEN), node("half", allocatable=EVEN))
+    cluster.run(pod("cpu-only", requests={"cpu": "5"}), on="half")
+    one = pod(requests={"cpu": "1", "memory": "2Gi"})
+    assert scores(cluster, one, scorer, "empty", "half") == pytest.approx([90.0, 60.0])
+    assert scores(cluster, pod(requests={"cpu": "8"}), scorer, "empty", "half") == pytest.approx([20.0, 0.0])
+    with pytest.raises(msgspec.ValidationError, match="about cpu and memory"):
+        msgspec.convert({"formula": "AsPrinted", "resources": [{"name": GPU}]}, Args)

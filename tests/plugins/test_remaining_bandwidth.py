@@ -382,6 +382,40 @@ def test_a_gang_counts_its_own_members_at_once() -> None:
     assert Counter(pod.spec.node_name for pod in where.pods.values()) == {"n1": 3, "n2": 2}
 
 
+SENDERS: dict[str, Any] = {
+    "group": "g",
+    "min_members": 2,
+    "annotations": {"gangsched.io/rbw-direction": "egress"},
+}
+
+
+@pytest.mark.parametrize(
+    ("links", "placed"),
+    [
+        # Both would find 400 on the roomy node, and neither its 500.
+        ((("roomy", 600), ("fits1", 1000), ("fits2", 1000)), {"fits1": 1, "fits2": 1}),
+        ((("fits", 980), ("roomy", 600)), {"fits": 1, "roomy": 1}),
+        # Here one node has for both what they expect: few nodes first, then the closest.
+        ((("fits1", 1000), ("idle", 100), ("both", 480), ("fits2", 1000)), {"both": 2}),
+        # What both expect is nowhere: what they require is enough.
+        ((("roomy", 600), ("busy", 1200)), {"roomy": 2}),
+    ],
+)
+def test_a_gang_goes_where_each_member_has_what_it_expects_by_default(
+    links: tuple[tuple[str, float], ...], placed: dict[str, int]
+) -> None:
+    """Two senders of config/samples/measured/bandwidth.yaml, under all of the default plugins."""
+    where = cluster(*(node(name, report(1500, used)) for name, used in links), only=False)
+    where.submit([asking(f"g-{i}", "400MB/s", "500MB/s", **SENDERS) for i in range(2)]).run()
+    assert Counter(pod.spec.node_name for pod in where.pods.values()) == placed
+
+
+def test_a_gang_that_expects_no_more_than_it_requires_is_packed_as_one_without_bandwidth() -> None:
+    where = cluster(*(node(f"n{i}", report(1500, 600)) for i in range(3)), only=False)
+    where.submit([asking(f"g-{i}", "400MB/s", **SENDERS) for i in range(2)]).run()
+    assert Counter(pod.spec.node_name for pod in where.pods.values()) == {"n0": 2}
+
+
 def test_the_promise_goes_over_to_the_measurement_as_it_catches_up() -> None:
     where = rbw(("n1", 1500, 500))
     place(where, "p", "400MB/s")

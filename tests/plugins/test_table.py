@@ -18,6 +18,7 @@ def test_the_default_profile_runs_everything_in_kube_schedulers_order() -> None:
         "NodeUnschedulable",
         "TaintToleration",
         "NodeAffinity",
+        "NodeDeclaredFeatures",
     ]
     capacities = [plugin.name for plugin in profile.filtering.capacities]
     assert capacities == ["NodePorts", "NodeResourcesFit", "Devices", "RemainingBandwidth"]

@@ -439,3 +439,45 @@ def test_a_claim_of_the_pods_own_is_waited_for_and_must_be_its_own() -> None:
 def test_arguments_are_checked() -> None:
     with pytest.raises(ValueError, match="bindTimeoutSeconds: -1 is below 0"):
         Args(bind_timeout_seconds=-1)
+
+
+# -- drivers that a node lacks ---------------------------------------------------------------------------
+
+SECRETS = "secrets-store.csi.k8s.io"
+
+
+def missing(c: Cluster, one: Pod) -> list[str]:
+    plugin, template = NodeVolumeLimits(), c.template(one)
+    if not plugin.concerns(template) or plugin.pre_filter(c.state, template, c.view) is SKIP:
+        return c.names(np.ones(c.view.n_rows, dtype=np.bool_))
+    mask = plugin.filter(c.state, template, c.view)
+    assert mask is not None
+    said = [reason for reason, rows in plugin.reasons(c.state, template, c.view) if rows.any()]
+    assert all("CSI driver is not installed on the node" in reason for reason in said)
+    return c.names(mask)
+
+
+@pytest.mark.parametrize("prevents", [True, False, None])
+def test_a_driver_keeps_pods_off_nodes_without_it_if_it_asks_for_that(prevents: bool | None) -> None:
+    c = cluster(a="", b="", c="")
+    put(c, kinds.CLASSES, "fast", provisioner="fast.example.com")
+    spec = {} if prevents is None else {"preventPodSchedulingIfMissing": prevents}
+    for name in ("fast.example.com", SECRETS):
+        put(c, kinds.DRIVERS, name, spec=spec)
+    put(c, kinds.NODES, "a", spec={"drivers": [{"name": "fast.example.com"}, {"name": SECRETS}]})
+    put(c, kinds.NODES, "b", spec={"drivers": [{"name": "other.example.com"}]})
+    claim(c, "data", storage_class="fast")
+    claim(c, "plain", storage_class="none")
+    inline = pod("q", volumes=[{"name": "s", "csi": {"driver": SECRETS}}])
+    everywhere = ["a", "b", "c"]
+    assert missing(c, using("data")) == (["a"] if prevents else everywhere)
+    assert missing(c, inline) == (["a"] if prevents else everywhere)
+    assert missing(c, using("plain", name="r")) == everywhere
+    put(c, kinds.NODES, "c", spec={"drivers": [{"name": SECRETS}]})
+    assert missing(c, inline) == (["a", "c"] if prevents else everywhere)
+
+
+def test_inline_volumes_of_different_drivers_tell_pods_apart() -> None:
+    c = cluster(a="")
+    one, other = (pod(n, volumes=[{"name": "s", "csi": {"driver": n}}]) for n in ("x", "y"))
+    assert c.template(one) is not c.template(other)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from gangsched.errors import ApiError
 from gangsched.model.owners import OWNER_KINDS
+from tests.conftest import DEFINITIONS
 from tests.controllers import Json, crd
 from tests.real.cluster import MERGE, PODS, Cluster
 from tests.real.picture import PATIENCE_S, node_of, reason_of
@@ -26,19 +27,14 @@ class Controllers:
         one = OWNER_KINDS[kind]
         if one.group == "batch":
             return
-        definition = crd(kind)
-        try:
-            self._plane.request("POST", CRDS, definition)
-        except ApiError as error:
-            if error.code != 409:
-                raise
+        self._plane.request("POST", DEFINITIONS, crd(kind))
         self._cluster.eventually(lambda: self._is_served(kind), f"{kind} is served")
 
     def uninstall(self, kind: str) -> None:
         """No such kind is served when this returns."""
         one = OWNER_KINDS[kind]
         try:
-            self._plane.request("DELETE", f"{CRDS}/{one.resource}.{one.group}")
+            self._plane.request("DELETE", f"{DEFINITIONS}/{one.resource}.{one.group}")
         except ApiError as error:
             if error.code != 404:
                 raise
@@ -111,9 +107,6 @@ class Controllers:
         self._cluster.picture.until(said, f"a pod says {says!r}", timeout_s=timeout_s)
         time.sleep(0.5)  # nothing happens: there is no event to wait for
         assert self.n_bound() == n_bound
-
-
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def collection(kind: str) -> str:

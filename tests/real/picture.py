@@ -164,11 +164,54 @@ def gpus_of(pod: Json) -> int:
     return sum(int(c["resources"].get("limits", {}).get(GPU, 0)) for c in pod["spec"]["containers"])
 
 
+def _has_unknown_gpus(pod: Json) -> bool:
+    """Whether it may have GPUs of its node's list, and nothing on it shows which."""
+    try:
+        n_known = len(ids_of(pod))
+    except (ValueError, AttributeError):  # other schedulers' pods may have anything in our annotation
+        n_known = 0
+    return is_live(pod) and gpus_of(pod) > n_known
+
+
+class _UnknownHolders:
+    """On which nodes, and until when, pods had GPUs without known IDs. Times are numbers of events."""
+
+    def __init__(self) -> None:
+        self._now = 0
+        self._on: dict[str, set[str]] = {}
+        self._gone_at: dict[str, int] = {}
+        self._first_seen: dict[str, int] = {}
+
+    def see(self, type_: str, pod: Json) -> None:
+        """The next event."""
+        self._now += 1
+        uid, node = pod["metadata"]["uid"], node_of(pod)
+        self._first_seen.setdefault(uid, self._now)
+        if type_ == "DELETED":
+            del self._first_seen[uid]
+        holders = self._on.setdefault(node, set())
+        if node and type_ != "DELETED" and _has_unknown_gpus(pod):
+            holders.add(uid)
+        elif uid in holders:
+            holders.remove(uid)
+            self._gone_at[node] = self._now
+
+    def may_lack_ids(self, pod: Json, node: str) -> bool:
+        """Whether such another pod was on the node at a time when the scheduler may have placed this one.
+
+        It places what it has seen, and sees pods in this order: not before the pod's first event. When in
+        between it did is not shown by any event. Ask before `see` is told that the pod is bound.
+        """
+        first_seen = self._first_seen.get(pod["metadata"]["uid"], self._now)
+        return bool(self._on.get(node)) or self._gone_at.get(node, 0) > first_seen
+
+
 class Checker:
     """What must hold for every history, faults or not, event by event.
 
     One owner for each device; node, IDs, gang, rank and attempt in one event; IDs of that node, as many as
-    asked for; nobody else's pod written to; never more of ours on a node than it has room for.
+    asked for, or none if another pod there may have any of them; nobody else's pod written to; never more of
+    ours on a node than it has room for.
     """
 
     def __init__(self, inventory: dict[str, set[str]], ours: Collection[str] = (OURS,)) -> None:
@@ -177,10 +220,14 @@ class Checker:
         self._ours = ours
         self._owner: dict[tuple[str, str], str] = {}
         self._before: dict[str, Json] = {}
+        self._unknown = _UnknownHolders()
 
     def see(self, sight: Sight) -> None:
         """The next event."""
-        type_, pod, _ = sight
+        self._check(sight.type, sight.pod)
+        self._unknown.see(sight.type, sight.pod)
+
+    def _check(self, type_: str, pod: Json) -> None:
         if pod["spec"].get("schedulerName") not in self._ours:
             written = [key for key in pod["metadata"].get("annotations", {}) if key == GANG_KEY]
             assert not written, f"{pod['metadata']['name']} is another scheduler's"
@@ -190,7 +237,7 @@ class Checker:
         if not node_of(pod):
             assert not annotation(pod, ATTEMPT_KEY), f"{name} has our annotations and no node"
         elif not node_of(known) and type_ == "MODIFIED":
-            _check_bound(pod, self._inventory)
+            _check_bound(pod, self._inventory, may_lack_ids=self._unknown.may_lack_ids(pod, node_of(pod)))
         held = {(node_of(pod), i) for i in ids_of(pod)} if type_ != "DELETED" and is_live(pod) else set()
         for key in [key for key, of in self._owner.items() if of == uid and key not in held]:
             del self._owner[key]
@@ -208,14 +255,14 @@ def check(sights: list[Sight], inventory: dict[str, set[str]], ours: Collection[
         checker.see(sight)
 
 
-def _check_bound(pod: Json, inventory: dict[str, set[str]]) -> None:
+def _check_bound(pod: Json, inventory: dict[str, set[str]], *, may_lack_ids: bool) -> None:
     name, node = pod["metadata"]["name"], node_of(pod)
     for key in (GANG_KEY, RANK_KEY, ATTEMPT_KEY):
         assert annotation(pod, key), f"{name} got its node without {key}"
     condition = condition_of(pod)
     assert condition.get("status") == "True", f"{name} is bound, PodScheduled is {condition}"
     ids = ids_of(pod)
-    if node in inventory:
+    if node in inventory and (ids or not may_lack_ids):
         assert len(ids) == len(set(ids)) == gpus_of(pod), f"{name} asked for {gpus_of(pod)}, got {ids}"
         assert set(ids) <= inventory[node], f"{name} has IDs that {node} does not offer: {ids}"
         if annotation(pod, ALLOCATED_KEY):

@@ -1,10 +1,11 @@
-"""Why is it pending? Gangs that rest for another reason than room, each made on a real API server;
-docs/why-pending.md has the answers.
+"""Why is it pending? Gangs that rest for another reason than room, or whose scheduler has a configuration of
+its own, each made on a real API server; docs/why-pending.md has the answers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,30 @@ def test_pre_enqueue_keeps_it_out(cluster: AskedCluster) -> None:
     shown("PreEnqueue keeps it out", told)
 
 
+def test_gpus_that_others_use(cluster: AskedCluster) -> None:
+    """With `queueing` its start is estimated; that takes some seconds, and is waited for."""
+    cluster.nodes(2)
+    cluster.schedule(queueing={})
+    cluster.gang("old", pods=1, gpus=6, annotations={"gangsched.io/walltime": "3h"})
+    cluster.whole("old")
+    began = datetime.now(UTC)
+    cluster.runs("old-0", f"{began:%Y-%m-%dT%H:%M:%SZ}")
+    cluster.gang("train", pods=2, gpus=8)
+    due = began + timedelta(hours=3)
+    ends = f"default/old holds 6 {GPU} until about {due:%Y-%m-%d %H:%M} UTC (by its walltime)."
+    told = cluster.told(
+        "train",
+        "An estimate: it starts about ",
+        f"1 of 2 members fit. Member train-1 needs 8 {GPU} on one node",
+        ends,
+        f"To do: Make room for 1 more of its members (each member needs 8 {GPU} on one node)",
+        "default/old (6 bound)",
+        condition=ends,
+    )
+    assert told.code == 3
+    shown("GPUs that others use", told)
+
+
 def test_the_victims_have_not_gone(cluster: AskedCluster) -> None:
     priority_class(cluster.plane, "high")
     cluster.nodes(1)
@@ -246,6 +271,10 @@ def test_no_scheduler_runs_and_nobody_serves_the_name(cluster: AskedCluster) -> 
     )
     assert told.condition == ""
     shown("No scheduler runs", told)
+    of_gang = "gangsched: note: default/train-0 is of the gang default/train default/train: "
+    told = cluster.told("train-0", f"{of_gang}It would fit as things are now", "No scheduler explains it")
+    assert told.code == 3
+    shown("A member is asked about", told)
     cluster.gang("wrong", pods=2, gpus=1, scheduler="gangshed")
     told = cluster.told("wrong", "'gangshed'", "did you mean gangsched?", "correct spec.schedulerName")
     assert told.code == 1
@@ -255,5 +284,5 @@ def test_no_scheduler_runs_and_nobody_serves_the_name(cluster: AskedCluster) -> 
     told = cluster.told("wrong", "'gangshed'", "did you mean gangsched?", "correct spec.schedulerName")
     told = cluster.told("train", "It has started: 2 of 2 members are bound.")
     assert told.code == 0
-    told = cluster.told("train-0", "is a member of the gang default/train")
-    shown("A member is asked about", told)
+    told = cluster.told("train-0", f"{of_gang}It has started: 2 of 2 members are bound.")
+    assert told.code == 0

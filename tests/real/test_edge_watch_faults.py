@@ -21,6 +21,7 @@ from gangsched.model.events import (
     PodDeleted,
     PodRead,
 )
+from tests.conftest import DEFINITIONS
 from tests.proxy import Proxy, Rule, http_answer
 from tests.real.edge import (
     PODS,
@@ -276,7 +277,6 @@ CRD: dict[str, Any] = {
 async def test_13_a_kind_that_appears_later_is_picked_up(
     raw: Proxy, fresh_cluster: ControlPlane, tmp_path: Path
 ) -> None:
-    crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     kind = "podgroups.test"
     async with edge_on(raw, fresh_cluster, tmp_path) as edge:
 
@@ -285,9 +285,9 @@ async def test_13_a_kind_that_appears_later_is_picked_up(
 
         await until(words)
         assert words() == [KindMissing(kind)]
-        fresh_cluster.request("POST", crds, CRD)
+        fresh_cluster.request("POST", DEFINITIONS, CRD)
         await until(lambda: len(words()) == 2)
-        fresh_cluster.request("DELETE", f"{crds}/podgroups.test.gangsched.io")
+        fresh_cluster.request("DELETE", f"{DEFINITIONS}/podgroups.test.gangsched.io")
         await until(lambda: len(words()) == 3)
         await anyio.sleep(1)
         assert len(words()) == 3  # said once, not at every look
@@ -315,6 +315,7 @@ async def test_14_objects_that_do_not_parse_do_not_stop_the_stream(
         await until(lambda: edge.heard(ObjectRefused))
         [refusal] = edge.heard(ObjectRefused)
         assert (refusal.uid, refusal.scheduler_name) == ("u-bad", "gangsched")
+        assert "containers" in edge.pods.pop("u-bad").unreadable  # known in part, so that it is not placed
         make_pod(fresh_cluster, "b")
         big = make_pod(fresh_cluster, "big")["metadata"]["name"]
         fresh_cluster.request(

@@ -34,11 +34,18 @@ N_BEFORE = 80
 
 
 def replica(
-    cluster: Cluster, name: str, timing: dict[str, str], *, kubeconfig: Path | None = None
+    cluster: Cluster,
+    name: str,
+    timing: dict[str, str],
+    *,
+    kubeconfig: Path | None = None,
+    plugin: Path | None = None,
 ) -> Scheduler:
-    """A scheduler with leader election, under the rights of deploy/rbac.yaml."""
-    path = write_config(cluster.directory / f"{name}.yaml")
+    """A scheduler with leader election, under the rights of deploy/rbac.yaml; `plugin` may take its time."""
+    path = write_config(cluster.directory / f"{name}.yaml", pluginBudgetSeconds=10)
     documents: list[dict[str, Any]] = list(yaml.safe_load_all(path.read_text()))
+    if plugin is not None:
+        documents[0]["profiles"][0]["plugins"] = {"multiPoint": {"enabled": [{"name": "Slow"}]}}
     documents[0]["leaderElection"] = {
         "leaderElect": True,
         "resourceNamespace": "gangsched-system",
@@ -46,7 +53,8 @@ def replica(
     }
     path.write_text(yaml.safe_dump_all(documents))
     account = kubeconfig or service_account(cluster.plane, cluster.directory / f"{name}-account.yaml")
-    made = Scheduler(path, account, cluster.directory / f"{name}.log")
+    plugins = [] if plugin is None else [plugin]
+    made = Scheduler(path, account, cluster.directory / f"{name}.log", plugins=plugins)
     cluster.schedulers.append(made)
     return made
 
@@ -183,3 +191,34 @@ def test_leader_that_ends_in_order_hands_over_at_once(cluster: Cluster, record_p
     taken = next(line for line in follower.said.splitlines() if "this replica holds the fence" in line)
     assert "n_listed=0" in taken, "every bind was answered before it ended"
     assert transitions(cluster) == 1
+
+
+SLOW = """
+class Slow:
+    name = "Slow"
+
+    def filter_node(self, state, pod, node_info):
+        until_s = time.monotonic() + (4.5 if pod.metadata.name.startswith("slow") else 0.0)
+        while time.monotonic() < until_s:
+            pass
+        return SUCCESS
+"""
+
+
+def test_a_turn_longer_than_the_lease_costs_nobody_the_lease(cluster: Cluster) -> None:
+    """Here by a plugin; an object that made a turn this long would end each replica that came to lead."""
+    plugin = cluster.directory / "slow.py"
+    plugin.write_text("import time\nfrom gangsched.core.framework.interface import SUCCESS\n" + SLOW)
+    cluster.plane.kubectl("delete", "lease", "gangsched", "-n", "gangsched-system", "--ignore-not-found")
+    cluster.nodes(1, gpus=8)
+    leader = replica(cluster, "first", SHORT, plugin=plugin)
+    says(cluster, leader, " leading ")
+    follower = replica(cluster, "second", SHORT, plugin=plugin)
+    says(cluster, follower, "synced, following")
+    cluster.gang("slow", pods=2, gpus=3)
+    cluster.whole("slow")
+    cluster.gang("after", pods=2, gpus=1)
+    cluster.whole("after")
+    assert transitions(cluster) == 0
+    assert " leading " not in follower.said
+    assert "the lease is lost" not in leader.said

@@ -11,6 +11,7 @@ import pytest
 from gangsched.lab.controlplane.processes import ControlPlane
 from tests.real.cluster import MERGE, PODS, Cluster, checked, is_let_through
 from tests.real.picture import Json, node_of
+from tests.real.process import Scheduler, service_account, write_config
 from tests.support.processes import until
 
 pytestmark = pytest.mark.real
@@ -51,6 +52,10 @@ def high(cluster: Cluster, name: str = "high", *, pods: int, **more: Any) -> Non
 
 def gone(cluster: Cluster, *names: str) -> None:
     cluster.picture.until(lambda: not any(n in cluster.picture.pods for n in names), f"{names} are gone")
+
+
+def leaving(cluster: Cluster, name: str) -> list[str]:
+    return [p["metadata"]["name"] for p in cluster.members(name) if p["metadata"].get("deletionTimestamp")]
 
 
 def conditions(pod: Json) -> dict[str, str]:
@@ -110,6 +115,69 @@ def test_victims_that_take_their_time_are_waited_for(cluster: Cluster) -> None:
     cluster.whole("high")
     assert "nominatedNodeName" not in cluster.picture.pods["high-0"]["status"]
     assert not node_of(cluster.picture.pods["thief"])
+
+
+def test_who_waits_for_an_hours_grace_takes_a_new_node_at_once(cluster: Cluster) -> None:
+    """And the next that preempts waits for the pod that goes anyway: the other one is spared."""
+    cluster.nodes(2)
+    cluster.schedule()
+    for k in range(2):
+        cluster.pod(f"low-{k}", gpus=8, terminationGracePeriodSeconds=3600)
+    cluster.whole("low", pods=2)
+    high(cluster, pods=1)
+    cluster.held("high", says="waiting for 1 pod of lower priority to go")
+    cluster.picture.until(lambda: len(leaving(cluster, "low")) == 1, "one of them leaves")
+    cluster.pod("thief", gpus=8)
+    cluster.held("thief", says="0/2 nodes are available")
+    cluster.nodes(1, first=2)
+    cluster.whole("high")
+    assert node_of(cluster.picture.pods["high-0"]) == "n2"
+    assert "nominatedNodeName" not in cluster.picture.pods["high-0"]["status"]
+    assert not node_of(cluster.picture.pods["thief"])
+    high(cluster, "next", pods=1)
+    cluster.held("next", says="waiting for 1 pod of lower priority to go")
+    cluster.unchanged("low")
+    [goes] = leaving(cluster, "low")
+    cluster.plane.request("DELETE", f"{PODS}/{goes}", {"gracePeriodSeconds": 0})
+    cluster.whole("next")
+    assert not leaving(cluster, "low")
+
+
+def test_a_gang_that_has_lost_a_nominated_node_makes_room_anew_at_once(cluster: Cluster) -> None:
+    """Its node is cordoned; it waits neither for the pod that leaves there nor for a flush."""
+    cluster.nodes(2)
+    cluster.schedule()
+    for k in range(2):
+        cluster.pod(f"low-{k}", gpus=8, terminationGracePeriodSeconds=3600)
+    cluster.whole("low", pods=2)
+    high(cluster, pods=1)
+    cluster.picture.until(lambda: len(leaving(cluster, "low")) == 1, "one of them leaves")
+    [first] = leaving(cluster, "low")
+    node = node_of(cluster.picture.pods[first])
+    cordon = {"spec": {"unschedulable": True}}
+    cluster.plane.request("PATCH", f"/api/v1/nodes/{node}", cordon, content_type=MERGE)
+    cluster.picture.until(lambda: len(leaving(cluster, "low")) == 2, "the other one leaves")
+    [second] = [name for name in leaving(cluster, "low") if name != first]
+    cluster.plane.request("DELETE", f"{PODS}/{second}", {"gracePeriodSeconds": 0})
+    cluster.whole("high")
+
+
+def test_a_gang_starts_as_soon_as_others_pods_have_ended_one_by_one(cluster: Cluster) -> None:
+    """Each that ends may have it tried in vain; a backoff of ten minutes keeps it from nothing."""
+    cluster.nodes(2)
+    for k in range(16):
+        cluster.pod(f"foreign-{k}", gpus=1, scheduler="other")
+        cluster.bind_by_hand(f"foreign-{k}", f"n{k % 2}")
+    config = write_config(cluster.directory / "patient.yaml")
+    slow = "podInitialBackoffSeconds: 600\npodMaxBackoffSeconds: 600"
+    config.write_text(config.read_text().replace("podMaxBackoffSeconds: 2", slow))
+    account = service_account(cluster.plane, cluster.directory / "account.yaml")
+    cluster.schedulers.append(Scheduler(config, account, cluster.directory / "patient.log"))
+    cluster.gang("g", pods=2, gpus=8)
+    cluster.held("g", says="0 of 2 fit")
+    for k in range(16):
+        cluster.delete(f"foreign-{k}")
+    cluster.whole("g")
 
 
 def test_victims_that_do_not_die_end_the_wait(cluster: Cluster) -> None:

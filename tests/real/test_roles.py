@@ -1,7 +1,7 @@
 """Gangs of other systems with roles, marks that are not honoured, and two names, on a real API server.
 
 Pods and PodGroups are as each system's users and controllers write them; the CRDs have their names and
-versions and no schema. Gangs without roles are in test_shapes.py.
+versions and no schema, KAI's a status of its own. Gangs without roles are in test_shapes.py.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gangsched.errors import ApiError
 from gangsched.lab.sim.objects import OURS
 from tests.real.cluster import CORE_GROUPS, MERGE, PODS, Cluster
 from tests.real.picture import Json, node_of, reason_of
-from tests.support.bodies import pod_group_definition
+from tests.real.shapes import group_crd
 
 pytestmark = pytest.mark.real
 
@@ -24,9 +24,9 @@ YUNIKORN = "yunikorn.apache.org/"
 
 def install(cluster: Cluster, kind: tuple[str, str]) -> None:
     """The system's CRD is served when this returns."""
-    group, version = kind
-    cluster.plane.kubectl("apply", "-f", "-", input=json.dumps(pod_group_definition(group, version)))
-    cluster.eventually(lambda: _is_served(cluster, kind), f"{group} is served")
+    definition = group_crd(*kind, has_status=kind == KAI)
+    cluster.plane.kubectl("apply", "-f", "-", input=json.dumps(definition))
+    cluster.eventually(lambda: _is_served(cluster, kind), f"{kind[0]} is served")
 
 
 def _is_served(cluster: Cluster, kind: tuple[str, str]) -> bool:

@@ -141,8 +141,8 @@ ABLATIONS = (
     (no_version, 0),
     (no_bump, 0),
     (forgets, 0),
-    (no_check_after_a_conflict, 90),
-    (version_read_late, 1120),
+    (no_check_after_a_conflict, 170),
+    (version_read_late, 1460),
 )
 
 

@@ -11,9 +11,11 @@ from msgspec.structs import replace
 from gangsched.core.cache.queue_book import QueueBook
 from gangsched.core.groups.claimed_limits import Amounts, add_needs
 from gangsched.core.groups.limit_line import LimitLine
+from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
 from gangsched.core.types.needed import completes
 from gangsched.lab.sim.capped import Limits
+from gangsched.lab.sim.checkers import nothing_starves
 from gangsched.lab.sim.driver import Simulation
 from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.lab.sim.storms import STORMS, case
@@ -23,7 +25,10 @@ from gangsched.model import events as ev
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import TOTAL_MEMBERS_KEY
 from gangsched.plugins.fairness import Fairness
+from tests.core.queued import pods, queued
+from tests.core.test_claimed_limits import lasting
 from tests.support.breaking import found
+from tests.support.scenario import Cluster, gang
 
 LIMITS = STORMS["limits"]
 
@@ -92,22 +97,55 @@ def test_a_core_that_counts_no_passes_at_limits_is_found(monkeypatch: pytest.Mon
 
 def test_a_core_that_wakes_nobody_when_a_limit_has_room_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Fairness, "admit_again", lambda self, *asked: False)
+    monkeypatch.setattr(Fairness, "may_admit_without", lambda self, *asked: False)
     assert any("I5: " in one for one in found(LIMITS, range(52_020, 52_023)))
+
+
+def promised_behind_who_is_kept_out() -> Cluster:
+    """Of queue a, which may use 18 devices and uses none, a gang of 18 has been passed as often as may be,
+    and one of 16 is promised a start; what that one waited for has ended, and there is room for it alone."""
+    ours = "queueing: {bound: {groups: 1, mode: hard}}\nqueues:\n"
+    ours += "- {name: a, limit: {nvidia.com/gpu: 18}, namespaces: [a]}\n- {name: b, namespaces: [b]}\n"
+    c = queued(ours, nodes=0).node(make_node("half", gpus=4))
+    c.submit(lasting("300s", pods("a", "small", gpus=2))).run()
+    c.node(make_node("x")).node(make_node("y"))
+    c.submit(lasting("600s", pods("b", "holds", gpus=8))).run()
+    c.submit(lasting("2h", gang("wide", pods=9, gpus=2, namespace="a"))).run().wait(1.0)
+    c.submit(lasting("2h", gang("large", pods=2, gpus=8, namespace="a"))).run()
+    c.submit(lasting("10s", pods("b", "before", gpus=8))).run().delete("before").run()
+    c.submit(lasting("2h", pods("b", "passes", gpus=8))).run()
+    c.submit(lasting("300s", pods("a", "passes-at-limit"))).run()
+    c.delete("small", "passes-at-limit").run().wait(2.0)
+    kept_out = c.scheduler.attempts.limits.of(c.group("wide"))
+    assert kept_out is not None
+    assert kept_out.is_at_bound
+    c.delete("passes").run().wait(590.0).delete("holds").drop_node("half")
+    return c.run().wait(2.0)
+
+
+def fresh(c: Cluster) -> Scheduler:
+    """Another process, shown the same objects."""
+    made = c.make(c.settings)
+    events: list[ev.Event] = [*map(ev.NodeAdded, c.nodes.values()), *map(ev.PodAdded, c.pods.values())]
+    made.handle([*events, *(ev.KindSynced(kind) for kind in made.kinds)], c.now_s)
+    return made
 
 
 def test_a_core_in_which_claims_wait_for_who_leaves_them_their_limit_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One seed in a hundred comes into that case, and which one changes with each decision."""
-    seeds = (112, 152, 158)
-    assert not list(found(LIMITS, seeds))
+    c = promised_behind_who_is_kept_out()
+    assert c.placed("large")
+    assert not list(nothing_starves(c.scheduler, lambda: fresh(c), c.now_s))
 
     def kept(self: LimitLine, group: Group) -> Amounts:
-        found = Amounts() if completes(group) else self._claimed.kept_from(group)
+        found = Amounts() if completes(group) else self._claimed.kept_from(group, by_claims=True)
         for one, needs in () if completes(group) else self._ahead_of(group):
             if one.is_at_bound:
                 add_needs(found, needs)
         return found
 
     monkeypatch.setattr(LimitLine, "kept_ahead_of", kept)
-    assert any("7: " in one for one in found(LIMITS, seeds))
+    c = promised_behind_who_is_kept_out()
+    [problem] = nothing_starves(c.scheduler, lambda: fresh(c), c.now_s)
+    assert problem.startswith("7: <a/large unschedulable")

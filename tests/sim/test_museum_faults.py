@@ -369,8 +369,8 @@ def no_object_is_needed(patch: Patch) -> Storm:
     """A gang whose object has not been read starts with one member."""
     right = GroupSpecs._spec_of
 
-    def spec_of(self: GroupSpecs, group: Group) -> tuple[PodGroup | None, str]:
-        found, problem = right(self, group)
+    def spec_of(self: GroupSpecs, group: Group, info: PodInfo | None) -> tuple[PodGroup | None, str]:
+        found, problem = right(self, group, info)
         if found is None and not problem and group.members:
             return PodGroup(group.key), ""
         return found, problem

@@ -8,6 +8,7 @@ explored in tests/kube/test_fence_model.py, with two who decide at once, and the
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -83,7 +84,12 @@ def forgets(patch: pytest.MonkeyPatch) -> None:
 def no_version(patch: pytest.MonkeyPatch) -> None:
     """A bind carries the UID alone."""
     made = bind_sender._binding
-    patch.setattr(bind_sender.BindSender, "binding", lambda _, info, group, key: made(info, group, key, ""))
+
+    def unversioned(info: PodInfo, *rest: Any) -> ef.BindPod:
+        info.sent_version = ""
+        return made(info, *rest)
+
+    patch.setattr(bind_sender, "_binding", unversioned)
 
 
 @pytest.mark.parametrize("broken", [no_bump, forgets, no_version])

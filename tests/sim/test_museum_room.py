@@ -7,11 +7,14 @@ come through the seed that caught it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 
-from gangsched.core.binding import group_outcome
+from gangsched.core.binding import group_outcome, start_records
 from gangsched.core.binding.group_outcome import GroupOutcome
+from gangsched.core.binding.start_records import StartRecords
+from gangsched.core.cache import device_ledger
 from gangsched.core.cache.inventories import Inventories
 from gangsched.core.device_audit.device_health import DeviceHealth
 from gangsched.core.groups.making_room import MakingRoom
@@ -99,12 +102,16 @@ def failed_devices_are_left(patch: Patch) -> None:
 def an_unreadable_list_is_a_list_of_nothing(patch: Patch) -> None:
     right = Inventories.put
 
-    def put(self: Inventories, row: int, node: Node, known: Node | None) -> tuple[frozenset[str], str]:
-        found = right(self, row, node, known)
+    def put(self: Inventories, row: int, node: Node, *rest: Any) -> tuple[frozenset[str], str]:
+        found = right(self, row, node, *rest)
         self._ledger.unread.discard(row)
         return found
 
     patch.setattr(Inventories, "put", put)
+
+
+def what_is_not_known_is_free(patch: Patch) -> None:
+    patch.setattr(device_ledger, "may_hold", lambda *args, **more: False)
 
 
 def every_gang_bound_in_part_is_unwound(patch: Patch) -> None:
@@ -113,6 +120,19 @@ def every_gang_bound_in_part_is_unwound(patch: Patch) -> None:
 
 def no_gang_bound_in_part_is_unwound_at_once(patch: Patch) -> None:
     patch.setattr(group_outcome, "UNWIND", "never")
+
+
+def a_record_is_not_read(patch: Patch) -> None:
+    """Of a gang that has lost members, a member older than the last bind counts as left out of it."""
+    patch.setattr(start_records, "_record", lambda pod, gang: None)
+
+
+def whoever_is_short_is_in_part(patch: Patch) -> None:
+    patch.setattr(StartRecords, "was_whole", lambda self, group: False)
+
+
+def bound_is_taken_for_started(patch: Patch) -> None:
+    patch.setattr(start_records, "is_refused", lambda pod: False)
 
 
 # The mistake, the storm, and the beginning of what the checkers say of it.
@@ -127,6 +147,11 @@ EXHIBITS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
     "the last that is guaranteed": (the_last_that_is_guaranteed_is_not_given, "lending", "34: "),
     "all bound in part are unwound": (every_gang_bound_in_part_is_unwound, "unwind", "51: "),
     "none is unwound at once": (no_gang_bound_in_part_is_unwound_at_once, "unwind", "51: "),
+    "what is not known is free": (what_is_not_known_is_free, "storm", "64: "),
+    "a record is not read": (a_record_is_not_read, "refused", "63: "),
+    "whoever is short is in part": (whoever_is_short_is_in_part, "storm", "62: "),
+    "whoever is short, by a second": (whoever_is_short_is_in_part, "duel", "62: "),
+    "bound is taken for started": (bound_is_taken_for_started, "refused", "63: "),
     "failed devices are left": (failed_devices_are_left, "sick", "50: "),
     "an unreadable list lists nothing": (an_unreadable_list_is_a_list_of_nothing, "sick", "50: "),
     "volumes are everywhere": (volumes_are_everywhere, "volumes", "35: "),

@@ -1,7 +1,7 @@
 """The bug museum's room of words: pages and conditions that count wrong, or name what is not so.
 
 Nothing that is decided changes by them. Each mistake must be caught within a bound of seeds by judge 56
-(pages) or 57 (conditions), and the unbroken scheduler must come through the seed that caught it.
+(pages), 57 (conditions) or 60 (names), and the unbroken scheduler must come through the seed that caught it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from gangsched.core import reports
 from gangsched.core.cycle import shortage
 from gangsched.core.queueing import expected_ends
 from gangsched.core.types.group import GroupState
+from gangsched.model import printable
+from gangsched.model.printable import in_full
 from gangsched.model.resources import told_amount
 from gangsched.plugins import fairness
 from gangsched.web import reading, reservations
@@ -79,6 +81,14 @@ def what_is_used_is_left_out(patch: Patch) -> None:
     patch.setattr(fairness, "told_amount", lambda resource, n: told_amount(resource, max(n - 4, 0)))
 
 
+def names_of_other_namespaces_are_written(patch: Patch) -> None:
+    patch.setattr(printable, "seen_from", lambda namespace, text: in_full(text))
+
+
+def who_holds_what_is_short_is_named(patch: Patch) -> None:
+    patch.setattr(expected_ends, "marked", lambda kind, names, lead="": ", ".join(names))
+
+
 EXHIBITS: dict[str, tuple[str, str, Callable[[Patch], None]]] = {
     "who waits for victims is not pending": ("56", "storm", who_waits_for_victims_is_not_pending),
     "devices of bound pods are nobody's": ("56", "storm", devices_of_bound_pods_are_nobodys),
@@ -88,6 +98,8 @@ EXHIBITS: dict[str, tuple[str, str, Callable[[Patch], None]]] = {
     "every device is said to be unhealthy": ("57", "storm", every_device_is_said_to_be_unhealthy),
     "holders hold twice as much": ("57", "claims", holders_hold_twice_as_much),
     "what is used is left out": ("57", "limits", what_is_used_is_left_out),
+    "names of other namespaces are written": ("60", "tenants", names_of_other_namespaces_are_written),
+    "who holds what is short is named": ("60", "tenants", who_holds_what_is_short_is_named),
 }
 
 

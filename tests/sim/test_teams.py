@@ -18,6 +18,7 @@ from gangsched.lab.sim.told import Told
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from tests.support.breaking import found, keep_behind_claims
+from tests.support.scenario import Cluster
 
 QUEUES = STORMS["queues"]
 
@@ -46,14 +47,46 @@ def test_a_core_that_forgets_what_others_are_guaranteed_is_found(monkeypatch: py
     assert any("31: " in one for one in found(QUEUES, range(51_020, 51_026)))
 
 
-def test_an_eviction_is_not_repeated_once_it_would_go_below_the_guarantee(
+class Judged(Cluster):
+    """A scenario in which judge 31 looks at each step, as in storms."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self._judge = Guarantees()
+        super().__init__(SETTINGS, make=make_with_queues)
+
+    def _done(self, effects: list[ef.Effect]) -> None:
+        self.problems += self._judge.look(self.scheduler, effects, self.told)
+        super()._done(effects)
+
+
+def refused_until_the_queue_holds_less() -> Judged:
+    """Queue b holds 6 of 2, an eviction for queue a is refused, and b's other pods leave nodes that are
+    cordoned."""
+    c = Judged()
+    for k in range(3):
+        c.node(make_node(f"n{k}", gpus=2))
+    c.evictions = "429"
+    for k in range(3):
+        c.submit(make_pod(f"b{k}", gpus=2, annotations={QUEUE_KEY: "b"}))
+    c.run().submit(make_pod("a0", gpus=2, annotations={QUEUE_KEY: "a"})).run()
+    [victim] = [one.name for one in c.all(ef.EvictPod)]
+    for name in (name for name in ("b0", "b1", "b2") if name != victim):
+        node = c.nodes[c.pod(name).spec.node_name]
+        c.node(replace(node, spec=replace(node.spec, unschedulable=True))).delete(name)
+    return c.run().wait(60.0)
+
+
+def test_an_eviction_that_is_repeated_though_it_goes_below_the_guarantee_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One seed in a hundred comes into that case, and which one changes with each decision."""
-    seeds = (215, 221)
-    assert not list(found(QUEUES, seeds))
+    c = refused_until_the_queue_holds_less()
+    assert len(c.all(ef.EvictPod)) == 1
+    assert not c.problems
     monkeypatch.setattr(MakingRoom, "is_outdated", lambda self, waited: False)
-    assert any("31: " in one for one in found(QUEUES, seeds))
+    c = refused_until_the_queue_holds_less()
+    assert len(c.all(ef.EvictPod)) > 1
+    assert {one[:4] for one in c.problems} == {"31: "}
 
 
 def test_a_core_that_does_not_wake_gangs_that_can_grow_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,6 +110,16 @@ def test_two_that_go_together_are_judged_together() -> None:
     scheduler = make_with_queues(SETTINGS)
     assert not list(Guarantees().look(scheduler, [one], told)), "3 are held, 2 are guaranteed"
     assert list(Guarantees().look(scheduler, [one, two], told))
+
+
+def test_a_gang_that_has_lost_its_first_pod_is_of_the_queue_of_the_others() -> None:
+    told = Told()
+    told.hear([ev.NodeAdded(make_node("n0", gpus=6)), ev.PodAdded(on("n0", "b0", "b"))])
+    asks = make_pod("asks-1", group="asks", min_members=1, annotations={QUEUE_KEY: "b"})
+    told.hear([ev.PodAdded(asks)])
+    scheduler = make_with_queues(SETTINGS)
+    assert not list(Guarantees().look(scheduler, [ef.EvictPod("uid-d-b0", "d", "b0", "d/asks#1")], told))
+    assert list(Guarantees().look(scheduler, [ef.EvictPod("uid-d-b0", "d", "b0", "d/others#1")], told))
 
 
 def on(node: str, name: str, queue: str) -> Any:

@@ -33,4 +33,10 @@ def _path(body: dict[str, Any]) -> str:
     version, metadata = body["apiVersion"], body["metadata"]
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
     place = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
-    return f"{root}{place}/{body['kind'].lower()}s/{metadata['name']}"
+    return f"{root}{place}/{_plural(body['kind'].lower())}/{metadata['name']}"
+
+
+def _plural(kind: str) -> str:
+    if kind.endswith("y"):
+        return f"{kind[:-1]}ies"
+    return f"{kind}es" if kind.endswith("s") else f"{kind}s"

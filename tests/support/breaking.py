@@ -24,10 +24,15 @@ _SHOWN_BY = {
     "M1 assumed pods expire": 26,
     "M3 bind without a UID precondition": 18,
     "depth is not bounded": 17,
-    "an edited annotation is not read anew": 24,
-    "a wait begins anew with each member": 48,
+    "an edited annotation is not read anew": 40,
+    "a wait begins anew with each member": 51,
     "victims are waited for without end": 12,
-    "left unwritten": 27,
+    "left unwritten": 64,
+    "bound is taken for started": 6,
+    "a record is not read": 6,
+    "whoever is short is in part": 13,
+    "who waits for victims is deaf": 43,
+    "nothing cures": 15,
 }
 """The seed that showed a mistake when somebody last looked: any decision that changes may make it another."""
 

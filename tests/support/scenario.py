@@ -23,7 +23,7 @@ from gangsched.lab.sim.streams import API_VERSIONS
 from gangsched.lab.sim.told import Told
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.objects import CustomObject, Node, Pod
+from gangsched.model.objects import Condition, CustomObject, Node, Pod
 
 E = TypeVar("E")
 
@@ -133,7 +133,7 @@ class Cluster:
             self._done(self.scheduler.advance(self.now_s))
             self.run()
         self.now_s = until_s
-        return self
+        return self.run()
 
     def restart(self) -> Self:
         """Another process, from a plain list."""
@@ -149,10 +149,13 @@ class Cluster:
         pod = self.pods[bind.uid]
         merged = {**(pod.metadata.annotations or {}), **bind.annotations}
         labels = {**(pod.metadata.labels or {}), **bind.labels}
+        scheduled = Condition("PodScheduled", "True", last_transition_time=at(self.now_s))
+        others = [one for one in pod.status.conditions or () if one.type != scheduled.type]
         return self.store(
             pod,
             metadata=replace(pod.metadata, annotations=merged, labels=labels),
             spec=replace(pod.spec, node_name=bind.node),
+            status=replace(pod.status, conditions=[*others, scheduled]),
         )
 
     # -- the server's answers --------------------------------------------------------------------------
@@ -178,6 +181,15 @@ class Cluster:
                 self._patch(effect)
             elif isinstance(effect, ef.EvictPod | ef.DeletePod):
                 self._evict(effect)
+            elif isinstance(effect, ef.WritePodCondition) and effect.type != "PodScheduled":
+                self._note(effect)
+
+    def _note(self, effect: ef.WritePodCondition) -> None:
+        """The server stores a condition, as a restarted process will read it."""
+        if (pod := self.pods.get(effect.uid)) is not None:
+            now = Condition(effect.type, effect.status, effect.reason, effect.message, at(self.now_s))
+            others = [one for one in pod.status.conditions or () if one.type != now.type]
+            self.update(pod, status=replace(pod.status, conditions=[*others, now]))
 
     def _evict(self, effect: ef.EvictPod | ef.DeletePod) -> None:
         """`evictions` says ok (gone at once), slow (on its way), silent, or a code; no code stops DELETE."""

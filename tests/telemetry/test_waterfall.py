@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from gangsched.certificates import self_signed
 from gangsched.cli import main
+from gangsched.config import TracingSettings
 from gangsched.telemetry import names, reading
 from gangsched.telemetry.otlp_json import encode_line
 from gangsched.telemetry.reading import SpanView, TraceView
@@ -331,6 +332,35 @@ def test_an_unreachable_jaeger_is_reported_without_an_error_number(
     assert said.startswith("gangsched: no Jaeger answers at http://127.0.0.1:1: connection refused; in a")
     assert "port-forward deployment/gangsched-jaeger 16686" in said
     assert "Errno" not in said
+
+
+async def test_without_a_source_the_scheduler_is_asked_where_its_traces_are(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As README prints it."""
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    c = cluster(nodes=1).submit(gang("train", pods=1, gpus=1)).run()
+    settings = TracingSettings()
+    pages = Explanations(c.scheduler, clock_s=lambda: c.now_s, tracing=lambda: settings)
+    pair = self_signed("gangsched", hosts=["127.0.0.1"])
+    async with serving(pair, explanations=pages) as client:
+        asked = ["trace", "d/train", f"--server=https://127.0.0.1:{client.port}", "--token=good"]
+        assert await anyio.to_thread.run_sync(main, asked) == 2
+        assert "this scheduler writes none: it does with --trace-file FILE" in capsys.readouterr().err
+        settings = TracingSettings(endpoint="http://jaeger:4318")
+        pages._kept.clear()
+        assert await anyio.to_thread.run_sync(main, asked) == 2
+        said = capsys.readouterr().err
+        assert (
+            "the scheduler says: gangsched trace d/train --jaeger URL (traces go to http://jaeger:4318)"
+            in said
+        )
+        settings = TracingSettings(file=str(file))
+        pages._kept.clear()
+        await anyio.to_thread.run_sync(main, asked)
+        assert capsys.readouterr().out.startswith("d/train  61 s  Scheduled")
+    assert await anyio.to_thread.run_sync(main, ["trace", "d/train", NOBODY]) == 2
+    assert "give --file FILE, or --jaeger URL (as http://localhost:16686)" in capsys.readouterr().err
 
 
 async def test_for_a_gang_without_a_trace_its_present_state_is_printed(

@@ -20,6 +20,7 @@ from gangsched.web.board.whatif import WhatIf
 from gangsched.web.explanations import Explanations
 from gangsched.web.queue import Queue
 from gangsched.web.stories import Stories
+from gangsched.whatif.cluster import Classes
 from tests.support.processes import PATIENCE_S
 from tests.support.scenario import Cluster, cluster, gang
 from tests.web.test_access import Server as ApiServer
@@ -40,7 +41,7 @@ def board_of(
     return Board(c.scheduler, feed, stories=stories, explanations=explanations, whatif=whatif)
 
 
-async def no_priorities() -> dict[str, int]:
+async def no_priorities() -> Classes:
     return {}
 
 

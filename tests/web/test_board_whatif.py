@@ -25,6 +25,7 @@ from gangsched.errors import ConfigError
 from gangsched.lab.sim.making import make_scheduler
 from gangsched.web.board.aside import AsideFailed, aside
 from gangsched.web.board.whatif import MAX_BYTES, NotNow, WhatIf
+from gangsched.whatif.cluster import Classes, read_class
 from tests.support.processes import PATIENCE_S
 from tests.support.scenario import Cluster, cluster, gang
 from tests.web.test_access import Server as ApiServer
@@ -42,6 +43,7 @@ def job(n: int, *, gpus: int = 8, name: str = "new", **spec: Any) -> str:
         },
         "spec": {
             "schedulerName": "gangsched",
+            "restartPolicy": "Never",
             "containers": [{"name": "m", "image": "i", "resources": {"limits": {"nvidia.com/gpu": gpus}}}],
             **spec,
         },
@@ -62,8 +64,8 @@ def follower(settings: Settings) -> Scheduler:
 
 
 def whatif_of(c: Cluster, **more: Any) -> WhatIf:
-    async def priorities() -> dict[str, int]:
-        return {"high": 1000}
+    async def priorities() -> Classes:
+        return {"high": read_class({"metadata": {"name": "high"}, "value": 1000})}
 
     given = {"limit_s": PATIENCE_S} | more
     return WhatIf(c.scheduler, priorities=priorities, clock_s=lambda: c.now_s, **given)

@@ -14,9 +14,12 @@ from gangsched.certificates import Pair
 from gangsched.cli import main
 from gangsched.config import TracingSettings
 from gangsched.errors import ApiError
+from gangsched.lab.sim.objects import make_pod
 from gangsched.web import explain_command, explain_snapshot
 from gangsched.web.explanations import Explanations, Page
+from gangsched.web.stories import Stories
 from tests.support.scenario import Cluster, cluster, gang
+from tests.web.test_access import Server as ApiServer
 from tests.web.test_server import serving
 
 
@@ -33,6 +36,24 @@ def explanations(c: Cluster, *, leads: bool = True) -> Explanations:
         clock_s=lambda: c.now_s,
         wall_s=lambda: 1_800_000_000.0 + c.now_s,
     )
+
+
+async def test_only_who_may_read_every_explanation_is_told_of_other_namespaces(pair: Pair) -> None:
+    c = cluster(nodes=1)
+    c.evictions = "slow"
+    c.submit(make_pod("secret", namespace="b", gpus=8)).run()
+    c.submit(gang("train", pods=1, gpus=8, priority=9)).run()
+    api = ApiServer()
+    stories = Stories(c.scheduler, clock_s=lambda: c.now_s)
+    async with serving(pair, explanations=explanations(c), stories=stories, api=api) as client:
+        for page in ("explain", "story"):
+            code, text = await client.ask(f"/{page}/d/train", token="good")
+            assert (code, "b/secret" in text, "a pod of another namespace" in text) == (200, False, True)
+    api.may |= {("prometheus", "/explain/*"), ("prometheus", "/story/*")}
+    async with serving(pair, explanations=explanations(c), stories=stories, api=api) as client:
+        for page in ("explain", "story"):
+            code, text = await client.ask(f"/{page}/d/train", token="good")
+            assert (code, "b/secret" in text, "another namespace" in text) == (200, True, False)
 
 
 async def test_the_command_draws_the_answer_first_for_those_who_may_ask(
@@ -86,7 +107,9 @@ async def test_a_replica_that_does_not_lead_leaves_the_answer_to_a_snapshot(
     [page] = msgspec.json.decode(explanations(c).told("d/train") or b"", type=list[Page])
     reasons = []
 
-    async def snapshot(_: argparse.Namespace, name: str, why: str, *, runs: bool) -> list[Page]:
+    async def snapshot(
+        _: argparse.Namespace, name: str, why: str, *, runs: bool, other: str = ""
+    ) -> list[Page]:
         reasons.append((name, why.replace(at, "AT"), runs))
         return [msgspec.structs.replace(page, instead=why)]
 
@@ -111,7 +134,9 @@ async def test_who_may_not_ask_a_scheduler_is_answered_from_what_he_may_list(
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     [page] = msgspec.json.decode(explanations(waiting()).told("d/train") or b"", type=list[Page])
 
-    async def snapshot(_: argparse.Namespace, name: str, why: str, *, runs: bool) -> list[Page]:
+    async def snapshot(
+        _: argparse.Namespace, name: str, why: str, *, runs: bool, other: str = ""
+    ) -> list[Page]:
         return [msgspec.structs.replace(page, instead=f"{why}, {runs}")]
 
     monkeypatch.setattr(explain_snapshot, "explain_snapshot", snapshot)

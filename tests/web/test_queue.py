@@ -25,9 +25,10 @@ from gangsched.lab.sim.objects import OURS, at, make_pod
 from gangsched.model.owners import ORDERED
 from gangsched.model.pod_group import COSCHEDULING_LABEL, MIN_MEMBERS_KEY
 from gangsched.model.walltime import WALLTIME_KEY
+from gangsched.web.answers import QueuePage, QueueRow
 from gangsched.web.explain_command import print_page
 from gangsched.web.explanations import Page
-from gangsched.web.queue import Queue, QueuePage, QueueRow
+from gangsched.web.queue import Queue
 from gangsched.web.queue_command import duration, print_queue, print_starts
 from tests import controllers as made
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
@@ -193,7 +194,8 @@ async def test_the_command_draws_it_for_those_who_may_read_it(
         assert line.split()[:6] == ["3", "d/half", "0", "1/2", "gathering", "30s"]
         assert line.rstrip().endswith("1 of 2 members exist")
         assert await run(main, ["queue", at, "--token=good", "-n", "none"]) == 0
-        assert capsys.readouterr().out == "Nothing waits.\n"
+        told = "Nothing waits in namespace none; 3 elsewhere (-A).\n"
+        assert capsys.readouterr().out == told
         assert await run(main, ["queue", at, "--token=good", "-o", "json"]) == 0
         assert json.loads(capsys.readouterr().out)["nWaiting"] == 3
         assert await run(main, ["queue", at, "--token=stranger"]) == 1

@@ -141,6 +141,7 @@ async def serving(
     reservations: Reservations | None = None,
     top: Top | None = None,
     leader: Callable[[], str | None] = lambda: None,
+    cluster: Callable[[], str] = lambda: "",
 ) -> AsyncIterator[Client]:
     async def metrics(content_type: str) -> bytes:
         return b"scheduler_pending_pods 0\n"
@@ -164,6 +165,7 @@ async def serving(
         reservations=reservations or Reservations(nobody()),
         top=top or Top(nobody(), Queue(nobody()), Measures()),
         leader=leader,
+        cluster=cluster,
     )
     trust = ssl.create_default_context(cadata=pair.certificate.decode())
     async with aiohttp.ClientSession() as session, anyio.create_task_group() as group:

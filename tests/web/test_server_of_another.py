@@ -17,15 +17,13 @@ from msgspec import inspect
 from rich.console import Console
 
 from gangsched.cli import main
+from gangsched.web.answers import QueuePage, QueuesPage, TopPage
 from gangsched.web.command import print_story
 from gangsched.web.explain_command import print_page
 from gangsched.web.explanations import Page
-from gangsched.web.queue import QueuePage
 from gangsched.web.queue_command import print_queue, print_starts
 from gangsched.web.queues_command import print_queues
-from gangsched.web.queues_page import QueuesPage
 from gangsched.web.stories import Story
-from gangsched.web.top.page import TopPage
 from gangsched.whatif.answer import Answer
 from gangsched.whatif.command import print_answer
 

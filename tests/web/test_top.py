@@ -15,9 +15,10 @@ from rich.cells import cell_len
 from gangsched.certificates import Pair
 from gangsched.cli import main
 from gangsched.core.types.group import Group
+from gangsched.web.answers import DeviceCounts, QueuePage, QueueRow, Times, TopPage
 from gangsched.web.measures import Measures
-from gangsched.web.queue import Queue, QueuePage, QueueRow
-from gangsched.web.top.page import DeviceCounts, Times, Top, TopPage
+from gangsched.web.queue import Queue
+from gangsched.web.top.page import Top
 from gangsched.web.top.rates import KINDS, Looks, percentiles
 from gangsched.web.top.screen import MIN_HEIGHT, MIN_WIDTH, SORTS, View, ansi, draw, ordered, text
 from gangsched.web.top.terminal import keys_of

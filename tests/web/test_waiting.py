@@ -9,6 +9,7 @@ import pytest
 from gangsched.certificates import Pair
 from gangsched.core.framework.interface import Status
 from gangsched.model.events import Event, GroupRejected
+from gangsched.model.printable import clean
 from gangsched.web.waiting import Waiting
 from tests.core.plugins import Permitter, with_plugins
 from tests.core.test_permit import together
@@ -51,7 +52,8 @@ def test_a_rejection_carries_its_reason_to_the_pods() -> None:
     said = pages(c, events).decide("d/train", word="reject", by="alice", reason="over\x1b budget")
     assert said == (200, "d/train gives back what it holds")
     c.tell(*events)
-    assert "rejected by alice: over\\x1b budget" in c.said("train-0")
+    assert "rejected by an operator: over\\x1b budget" in c.said("train-0")
+    assert "rejected by alice" in clean(c.group("train").message)
 
 
 def test_a_group_that_does_not_wait_is_answered_as_such() -> None:

@@ -123,6 +123,9 @@ def test_running_pods_without_an_end_are_those_that_may_end_some_day() -> None:
     c.pods["ended"] = replace(ended, status=replace(ended.status, phase="Succeeded"))
     found = whatif(c, *gang("a", pods=2, gpus=8))
     assert found.endless == 1
+    assert "When it would start" not in printed(found)  # it does not fit on an empty node either
+    found = whatif(c, *gang("a", pods=1, gpus=8))
+    assert found.endless == 1
     assert "(1 running pod states none)" in printed(found)
 
 

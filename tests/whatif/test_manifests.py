@@ -18,13 +18,16 @@ from gangsched.lab.sim.making import make_scheduler
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
 from gangsched.model.quantity import to_int
-from gangsched.whatif.manifests import Manifests, kinds_of, read_documents, read_manifests, text_of
+from gangsched.whatif.cluster import Cluster, read_class
+from gangsched.whatif.files import read_documents, text_of, texts_of
+from gangsched.whatif.manifests import Manifests, kinds_of, read_manifests
 from tests.support.yaml_bombs import BOMBS, refused
 
 KINDS = kinds_of(make_scheduler(Settings()))
 GPU = "nvidia.com/gpu"
 SPEC: dict[str, Any] = {
     "schedulerName": "gangsched",
+    "restartPolicy": "Never",
     "containers": [{"name": "main", "image": "i", "resources": {"limits": {GPU: 2}}}],
 }
 TEMPLATE = {"metadata": {"labels": {"app": "train"}}, "spec": SPEC}
@@ -37,7 +40,11 @@ def read(tmp_path: Path, *documents: Any, priorities: dict[str, int] | None = No
 
 
 def read_file(path: str, priorities: dict[str, int] | None = None) -> Manifests:
-    return read_manifests(read_documents([text_of(path)]), KINDS, priorities or {})
+    classes = {
+        name: read_class({"metadata": {"name": name}, "value": value})
+        for name, value in (priorities or {}).items()
+    }
+    return read_manifests(read_documents([text_of(path)]), KINDS, Cluster(classes))
 
 
 def job(**spec: Any) -> dict[str, Any]:
@@ -121,7 +128,7 @@ def test_replicas_and_lists_and_groups(tmp_path: Path) -> None:
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"name": "web"},
-        "spec": {"replicas": 2, "template": TEMPLATE},
+        "spec": {"replicas": 2, "template": {**TEMPLATE, "spec": {**SPEC, "restartPolicy": "Always"}}},
     }
     group = {
         "apiVersion": "scheduling.x-k8s.io/v1alpha1",
@@ -131,7 +138,9 @@ def test_replicas_and_lists_and_groups(tmp_path: Path) -> None:
     }
     found = read(tmp_path, {"apiVersion": "v1", "kind": "List", "items": [deployment, group]})
     assert keys(list(found.pods)) == ["default/web-0", "default/web-1"]
-    (told,) = found.others
+    made, told = found.others
+    assert isinstance(made, ev.OwnerPut)
+    assert (made.owner.at_once, str(made.owner.named)) == (2, "Deployment default/web")
     assert isinstance(told, ev.PodGroupAdded)
     assert told.item.metadata.name == "g"
 
@@ -144,7 +153,7 @@ def test_a_class_gives_its_priority(tmp_path: Path) -> None:
         read(tmp_path, pod, priorities={"higher": 7})
 
 
-@pytest.mark.parametrize("named", [["high"], {"high": None}, 7])
+@pytest.mark.parametrize("named", [["high"], {"high": 1}, 7])
 def test_a_class_that_is_no_text_is_refused_with_its_place(tmp_path: Path, named: object) -> None:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
     pod["spec"] = {**SPEC, "priorityClassName": named}
@@ -219,7 +228,12 @@ def test_what_is_wrong_in_a_template_is_named_with_its_place(
     of_groups = {"workerTemplate": TEMPLATE, "leaderTemplate": template}
     for version, kind, field, spec in (
         ("apps/v1", "Deployment", f"spec.template.{error}", {"template": template}),
-        ("l/v1", "LeaderWorkerSet", f".leaderTemplate.{error}", {"leaderWorkerTemplate": of_groups}),
+        (
+            "leaderworkerset.x-k8s.io/v1",
+            "LeaderWorkerSet",
+            f".leaderTemplate.{error}",
+            {"leaderWorkerTemplate": of_groups},
+        ),
         # The core reads these too, in its own words.
         ("batch/v1", "Job", "spec.template", of_jobs["spec"]),
         ("jobset.x-k8s.io/v1alpha2", "JobSet", "template", of_sets),
@@ -272,3 +286,17 @@ def test_bytes_that_are_no_text_are_no_name(
     arguments = ["-f", str(file), "--server=http://127.0.0.1:9", *more, flag, os.fsdecode(b"n\xff")]
     assert main(["whatif", *arguments]) == 2
     assert "is not UTF-8 text, as names are" in capsys.readouterr().err
+
+
+def test_a_directory_is_its_manifests_in_order(tmp_path: Path) -> None:
+    for name, text in (
+        ("b.yaml", "kind: B"),
+        ("a.json", '{"kind": "A"}'),
+        ("c.yml", "kind: C"),
+        ("d.txt", "no"),
+    ):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "deeper").mkdir()
+    assert [text for _, text in texts_of(str(tmp_path))] == ['{"kind": "A"}', "kind: B", "kind: C"]
+    with pytest.raises(ConfigError, match="is a directory with no file that ends in"):
+        texts_of(str(tmp_path / "deeper"))

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import ON_ITS_WAY, BindState, Group, MemberState, PodInfo
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.model.printable import marked
 
 
 class AdmissionConflicts:
@@ -97,6 +98,6 @@ def are_interchangeable(one: PodTemplate, other: PodTemplate, resource: str) -> 
 
 def _told(info: PodInfo, other: PodInfo, resource: str, n: int) -> str:
     return (
-        f"{other.pod.key} is about to be given {n} {resource} on {info.node_name} by kubelet's"
-        f" device plugin API, which could mix it up with {info.pod.key}"
+        f"{marked('pod', [other.pod.key])} is about to be given {n} {resource} on {info.node_name} by"
+        f" kubelet's device plugin API, which could mix it up with {info.pod.key}"
     )

@@ -1,23 +1,24 @@
 """BindSender: members that may leave become BindPod effects, or go to Bind plugins.
 
-Here is what a Binding carries: node, devices, gang, rank, attempt and queue; and what ends a group's binds
-before they are sent. core.binding.pre_bind and core.binding.staggered_bind decide when a member may leave.
+Here is what a Binding carries: node, devices, gang, rank, attempt, start and queue; and what ends a group's
+binds before they are sent. core.binding.pre_bind and core.binding.staggered_bind decide when members leave.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 
 from msgspec.structs import replace
 
 from gangsched.core.state.pending_hooks import BIND
 from gangsched.core.state.state import SharedState
-from gangsched.core.types.group import LEAVING, SENT, Group, GroupState, MemberState, PodInfo
+from gangsched.core.types.group import LEAVING, Group, GroupState, MemberState, PodInfo
+from gangsched.core.types.states import SENT
 from gangsched.model.device_labels import allocation_labels, allocation_text
 from gangsched.model.devices import ALLOCATED_KEY, allocation_annotations, is_device_key
 from gangsched.model.effects import BindPod, CancelBinds
-from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY, STARTED_IN_KEY
+from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY, START_KEY, STARTED_IN_KEY
 
 # Pods in these states are replaced: their successors take their place in the gang.
 _REPLACED = (MemberState.FAILED, LEAVING)
@@ -33,14 +34,20 @@ class BindSender:
 
     def send(self, group: Group, members: Sequence[PodInfo]) -> None:
         """Binds members; core.binding.binder takes the answers."""
-        key = str(group.key)
+        key, book = str(group.key), self._shared.queue_book
         binds = [plugin.name for plugin in self._shared.profile_of(group).binds]
         in_labels = self._in_labels and not binds
-        effects = self._shared.effects
+        is_fenced, effects = self._is_fenced, self._shared.effects
+        of_gang = _annotations_of(group, key)
         for info in members:
             info.bind = SENT
             info.bind_tries += 1
-            binding = self.binding(info, group, key)
+            if len(info.ids) < len(info.template.device_resources):
+                self._shared.cache.ledger.weigh(info.row, (info,))  # from now on it may have some
+            if is_fenced:
+                info.sent_version = info.pod.metadata.resource_version
+            info.sent_queue = "" if book is None else book.started_in(info)
+            binding = _binding(info, group, key, of_gang)
             info.allocated = binding.annotations.get(ALLOCATED_KEY)
             if in_labels and info.ids:
                 binding = _labelled(binding, info)
@@ -53,10 +60,11 @@ class BindSender:
 
     def binding(self, info: PodInfo, group: Group, key: str) -> BindPod:
         """Returns the bind of one member; `key` is its group's key as text."""
+        book = self._shared.queue_book
         if self._is_fenced:
             info.sent_version = info.pod.metadata.resource_version
-        book = self._shared.queue_book
-        return _binding(info, group, key, "" if book is None else book.started_in(info))
+        info.sent_queue = "" if book is None else book.started_in(info)
+        return _binding(info, group, key, _annotations_of(group, key))
 
     def give_back(self, group: Group, why: str) -> None:
         """Releases the reservations of a group of which no bind was sent or will be; `settle` does the
@@ -104,14 +112,19 @@ def assign_ranks(group: Group, members: list[PodInfo]) -> None:
         info.rank = next(free)
 
 
-def _binding(info: PodInfo, group: Group, key: str, queue: str) -> BindPod:
+def _annotations_of(group: Group, key: str) -> dict[str, str]:
+    """The annotations that all binds of the gang have alike."""
+    return {GANG_KEY: key, START_KEY: group.start_record} if group.start_record else {GANG_KEY: key}
+
+
+def _binding(info: PodInfo, group: Group, key: str, of_gang: Mapping[str, str]) -> BindPod:
     """Builds the one write: the node, and the annotations written with it."""
     annotations = allocation_annotations(info.allocation, info.template.by_container)
-    annotations[GANG_KEY] = key
-    annotations[RANK_KEY] = str(info.rank)
-    annotations[ATTEMPT_KEY] = str(info.attempt)
-    if queue:
-        annotations[STARTED_IN_KEY] = queue
+    annotations |= of_gang
+    annotations[RANK_KEY] = f"{info.rank}"
+    annotations[ATTEMPT_KEY] = f"{info.attempt}"
+    if info.sent_queue:
+        annotations[STARTED_IN_KEY] = info.sent_queue
     meta = info.pod.metadata
     return BindPod(
         info.uid,

@@ -18,6 +18,7 @@ from gangsched.core.binding.group_outcome import GroupOutcome
 from gangsched.core.binding.pre_bind import PreBind
 from gangsched.core.binding.reservation_checks import reservation_broken, reservation_taken
 from gangsched.core.binding.staggered_bind import StaggeredBind
+from gangsched.core.binding.start_records import StartRecords
 from gangsched.core.framework.interface import Code
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.state.pending_hooks import BIND, HookCall
@@ -28,13 +29,13 @@ from gangsched.core.types.group import (
     ASSUMED,
     BOUND,
     LEAVING,
-    SENT,
     UNASKED,
     BindState,
     Group,
     MemberState,
     PodInfo,
 )
+from gangsched.core.types.states import SENT
 from gangsched.errors import says_namespace_goes
 from gangsched.model.effects import GetPod
 from gangsched.model.events import (
@@ -67,10 +68,11 @@ class Binder:
         self._shared = shared
         self._reporter = reporter
         self.fenced = FencedBinds(shared)
+        self.records = StartRecords(shared)
         self._sender = BindSender(shared)
         self.staggered = StaggeredBind(shared, conflicts, self._sender)
         self.pre_bind = PreBind(shared, conflicts, self.staggered, self._sender)
-        self.outcome = GroupOutcome(shared, reporter, self.pre_bind, self.staggered)
+        self.outcome = GroupOutcome(shared, reporter, self.pre_bind, self.staggered, self.records)
 
     # -- out -------------------------------------------------------------------------------------------
 
@@ -82,11 +84,14 @@ class Binder:
             group.failed_binds.clear()
             members = group.in_state(ASSUMED)
             assign_ranks(group, members)
+            self.records.begin(group, members)
+            attempt = group.attempts
             for info in members:
-                info.attempt = group.attempts
-                info.bind_tries = info.n_refused = 0
-                info.unclear = ""
-                info.in_doubt = False
+                if info.bind_tries:  # of an earlier attempt
+                    info.bind_tries = info.n_refused = 0
+                    info.unclear = ""
+                    info.in_doubt = False
+                info.attempt = attempt
             ready.append((group, members))
         try:
             if self.pre_bind.begin(ready):
@@ -111,12 +116,19 @@ class Binder:
         shared = self._shared
         is_told = any(profile.post_binds for profile in shared.profiles.values())
         landed: dict[Group, list[PodInfo]] = {}
+        pods, group, there = shared.cache.pods, None, list[PodInfo]()
         for event in events:
-            info = self._expected(event.uid, event.attempt, SENT)
-            if info is None or info.group is None:
+            info = pods.get(event.uid)
+            # _is_expected inlined: this runs for every pod
+            if info is None or info.bind is not SENT or info.attempt != event.attempt:
+                continue
+            if info.state is not ASSUMED or info.group is None:
                 continue
             info.bind = UNASKED
-            landed.setdefault(info.group, []).append(info)
+            if info.group is not group:
+                group = info.group
+                there = landed.setdefault(group, [])
+            there.append(info)
             if is_told:
                 shared.hooks.post_bind(info, shared.profile_of(info.group))
         for group, infos in landed.items():
@@ -256,9 +268,11 @@ class Binder:
     def _expected(self, uid: str, attempt: int, bind: BindState) -> PodInfo | None:
         """Returns the member that an answer is about, unless it was answered, replaced or decided since."""
         info = self._shared.cache.pods.get(uid)
-        if info is None or info.bind is not bind or info.attempt != attempt or info.group is None:
-            return None
-        return info if info.state is ASSUMED else None
+        return info if info is not None and _is_expected(info, attempt, bind) else None
+
+
+def _is_expected(info: PodInfo, attempt: int, bind: BindState) -> bool:
+    return info.bind is bind and info.attempt == attempt and info.state is ASSUMED and info.group is not None
 
 
 def _cure(refusal: str) -> str:

@@ -1,8 +1,8 @@
 """GroupOutcome: what happens to a group once its binds are answered: bound, planned anew, completed, unwound.
 
 A gang bound in part has a state of its own: completed first in line, or unwound by policy, within `settle_s`.
-Unwinding and eviction ask again for as long as the pods are there, ever more rarely where we have no right to
-evict. Called by core.groups.reconciler, core.groups.walltime_evictions, core.device_audit.device_health,
+Unwinding and eviction ask again for as long as the pods are there, ever more rarely (core.state.evictions).
+Called by core.groups.reconciler, core.groups.walltime_evictions, core.device_audit.device_health,
 core.overdue, core.answers and core.reconfigure; core.binding.binder takes the answers to binds.
 """
 
@@ -12,16 +12,15 @@ from weakref import WeakKeyDictionary
 
 from gangsched.core.binding.pre_bind import PreBind
 from gangsched.core.binding.staggered_bind import StaggeredBind
-from gangsched.core.state.reporter import Reporter, clean
+from gangsched.core.binding.start_records import BOUND_IN_PART, EVICTED, StartRecords, all_landed
+from gangsched.core.state.evictions import FIRST_PAUSE_S
+from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
-from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
-from gangsched.model.effects import EvictPod
+from gangsched.core.types.group import BOUND, Group, GroupState
 from gangsched.model.events import EvictionFailed
 
 UNWIND = "unwind"
-_EVICT_AGAIN_S = 2.0
-_LONGEST_AGAIN_S = 60.0
 # A gang bound in part that waits for members reports it after this long.
 _GATHER_TOLD_S = 5.0
 
@@ -30,16 +29,22 @@ class GroupOutcome:
     """Decides for groups that are binding, bound in part or unwinding."""
 
     def __init__(
-        self, shared: SharedState, reporter: Reporter, pre_bind: PreBind, staggered: StaggeredBind
+        self,
+        shared: SharedState,
+        reporter: Reporter,
+        pre_bind: PreBind,
+        staggered: StaggeredBind,
+        records: StartRecords,
     ) -> None:
         self._shared = shared
         self._reporter = reporter
         self._pre_bind = pre_bind
         self._staggered = staggered
+        self._records = records
         self._overrun: WeakKeyDictionary[Group, str] = WeakKeyDictionary()
         """Groups evicted for their walltime, and the reason in words."""
-        self._rare_s: WeakKeyDictionary[Group, float] = WeakKeyDictionary()
-        """Groups whose evictions are requested ever more rarely, and the current pause."""
+        self._refused: WeakKeyDictionary[Group, None] = WeakKeyDictionary()
+        """Groups whose message is the last refusal of an eviction."""
 
     def settle(self, group: Group) -> None:
         """Decides once no bind of the group is in flight."""
@@ -50,7 +55,7 @@ class GroupOutcome:
             return
         shared = self._shared
         why = next(iter(group.failed_binds.values()), "members left")
-        if group.satisfied or group.is_whole_with(_failed_at_once(group)):
+        if group.satisfied or all_landed(group):
             self._whole(group, why)
         elif not group.n_holding:
             shared.queue.back_off(group, Cause.BIND_FAILED, shared.now_s)
@@ -68,15 +73,15 @@ class GroupOutcome:
         backoff."""
         shared = self._shared
         is_short = bool(group.failed_binds) and group.n_pending > 0
-        landed = (info.attempt == group.attempts for info in group.in_state(MemberState.BOUND))
         group.satisfied = True
         group.recovering = False
+        self._records.whole(group)
         if not group.n_bound:
             shared.touch(group)  # all have failed already: it must not be taken for a running group
         shared.settle_by_s.drop(group.key)
         shared.requeue_order.drop(group)
         shared.queue.park(group, Cause.ALL_BOUND)
-        if not is_short or any(landed):
+        if not is_short or any(info.attempt == group.attempts for info in group.in_state(BOUND)):
             shared.count("groups_bound")
             self._reporter.bound(group)
         if is_short:
@@ -101,6 +106,8 @@ class GroupOutcome:
             self.unwind(group)
             return
         shared.settle_by_s.set_if_absent(group.key, shared.now_s + shared.settings.settle_s / 2)
+        in_part = f"gang {group.key} is bound in part ({group.n_bound} of {group.start_count})"
+        self._records.mark(group, BOUND_IN_PART, f"{in_part}: {group.message or 'members left'}")
         self._complete(group)
 
     def _complete(self, group: Group) -> None:
@@ -136,7 +143,7 @@ class GroupOutcome:
             f"gang {group.key} was bound in part ({group.n_bound} of {group.start_count}) and could not be "
             f"completed{': ' + group.message if group.message else ''}; its bound members are evicted",
         )
-        shared.queue.park(group, Cause.UNWINDS, shared.now_s + _EVICT_AGAIN_S)
+        shared.queue.park(group, Cause.UNWINDS, shared.now_s + FIRST_PAUSE_S)
         self.evict_bound(group)
         self.unwound(group)
 
@@ -163,10 +170,9 @@ class GroupOutcome:
         self._evict_all(group, Cause.EVICTED)
 
     def evict_overrun(self, group: Group, why: str) -> None:
-        """Likewise evicts a gang or pod whose time is over. Refused evictions are repeated ever more rarely,
-        and members that have succeeded stay as they are: only evicted ones still have to run."""
-        self._overrun[group], self._rare_s[group] = why, _EVICT_AGAIN_S
-        group.message = why
+        """Likewise evicts a gang or pod whose time is over. Members that have succeeded stay as they are:
+        only evicted ones still have to run."""
+        self._overrun[group] = group.message = why
         self._evict_all(group, Cause.OVERRUN)
 
     def _evict_all(self, group: Group, cause: Cause) -> None:
@@ -176,37 +182,36 @@ class GroupOutcome:
         shared.forget_all(group, "its gang is evicted")
         group.attempts += 1
         group.cause_id = f"{group.key}#{group.attempts}"
-        shared.queue.park(group, cause, shared.now_s + _EVICT_AGAIN_S)
+        shared.queue.park(group, cause, shared.now_s + FIRST_PAUSE_S)
         self.evict_bound(group)
         self.unwound(group)
 
     def evict_bound(self, group: Group) -> None:
-        """Requests the eviction of every bound member that is not terminating yet."""
-        for info in group.in_state(MemberState.BOUND):
+        """Requests the eviction of every bound member that is not terminating yet. A later process goes on
+        with it where a member says so."""
+        if group.is_gang and group.n_holding > 1:
+            self._records.mark(group, EVICTED, f"gang {group.key} is evicted whole")
+        for info in group.in_state(BOUND):
             if info.pod.metadata.deletion_timestamp is None:
-                meta = info.pod.metadata
-                self._shared.emit(EvictPod(info.uid, meta.namespace, meta.name, group.cause_id))
+                self._shared.evictions.ask(info, self._shared.now_s, group.cause_id)
 
     def eviction_failed(self, event: EvictionFailed) -> None:
-        """Retries an eviction that a budget refused (429) later; reports a missing verb (403), and retries
-        ever more rarely, as that takes a person."""
+        """Keeps the refusal for explain; reports it as an event unless a budget refused (429)."""
         info = self._shared.cache.pods.get(event.uid)
         if info is None or info.group is None or event.code == 404:
             return
         group, refused = info.group, f"evicting {info.pod.key}: {event.code} {event.message}"
         if (why := self._overrun.get(group)) is not None:
-            group.message = clean(f"{why} It is asked again, refused: {refused}")
-        elif event.code != 403:
-            self._forget_refusals(group)
+            group.message = f"{why} It is asked again, refused: {refused}"
         elif group.state is GroupState.UNWINDING:
-            self._rare_s.setdefault(group, _EVICT_AGAIN_S)
-            group.message = clean(refused)
+            self._refused[group] = None
+            group.message = refused
         if event.code != 429:
             self._reporter.aborted(group, refused)
 
     def unwound(self, group: Group) -> None:
         """Starts the gang over, once its last bound member is gone, with members that have not succeeded."""
-        if group.counts[MemberState.BOUND]:
+        if group.counts[BOUND]:
             return
         self._forget_refusals(group)
         self._shared.queue.back_off(group, Cause.UNWOUND, self._shared.now_s)
@@ -223,19 +228,15 @@ class GroupOutcome:
         self._shared.touch(group)
 
     def _forget_refusals(self, group: Group) -> None:
-        self._overrun.pop(group, None)
-        if self._rare_s.pop(group, None) is not None:
+        if self._overrun.pop(group, None) is not None or group in self._refused:
+            self._refused.pop(group, None)
             group.message = ""
 
     def evict_again(self, group: Group) -> None:
         """Repeats evictions without effect until they succeed."""
-        again_s = _EVICT_AGAIN_S
-        if (before_s := self._rare_s.get(group)) is not None:
-            again_s = self._rare_s[group] = min(2.0 * before_s, _LONGEST_AGAIN_S)
-        self._shared.queue.set_deadline(group, self._shared.now_s + again_s)
         self.evict_bound(group)
+        self._shared.queue.set_deadline(group, self._again_s(group))
 
-
-def _failed_at_once(group: Group) -> list[PodInfo]:
-    """Returns members started by this attempt that have already failed: their binds landed all the same."""
-    return [info for info in group.in_state(MemberState.FAILED) if info.attempt == group.attempts]
+    def _again_s(self, group: Group) -> float:
+        staying = [i for i in group.in_state(BOUND) if i.pod.metadata.deletion_timestamp is None]
+        return self._shared.evictions.again_s(staying, self._shared.now_s)

@@ -44,17 +44,19 @@ def reservation_taken(cache: Cache, info: PodInfo) -> str:
 def reservation_lost(cache: Cache, info: PodInfo) -> str:
     """Returns why an unsent reservation should be replaced by a new one; "" if it should not.
 
-    It is broken; or another live pod holds one of its devices; or the node now lists devices and the
-    reservation has none; or the pod now requests something else. Not checked for a bind that may be in
-    flight: that is repeated unchanged.
+    It is broken; or another live pod holds one of its devices, or may hold one, as nothing shows which it
+    has; or the node now lists devices and the reservation has none; or the pod now requests something else.
+    Not checked for a bind that may be in flight: that is repeated unchanged.
     """
     broken = reservation_broken(cache, info)
     if broken:
         return broken
     if reservation_taken(cache, info):
         return _OVERTAKEN
-    for resource in info.template.requests:
+    for resource in info.template.device_resources:
         if resource not in info.ids and cache.ledger.inventory(info.row, resource) is not None:
+            return _OVERTAKEN
+        if resource in info.ids and any(cache.ledger.why_unknown(info.row, resource)):
             return _OVERTAKEN
     if device_demands_of(info.template.pod) != device_demands_of(info.pod):
         return _OTHER_DEVICES

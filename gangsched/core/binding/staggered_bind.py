@@ -8,7 +8,8 @@ waited for only half of `settle_s`; the other half is for the gang's policy. Cal
     held    no pod that it could be confused with is still due, and its            its bind is sent
             reservation holds
     held    a bind of its gang failed for good; a reservation broke; the wave      released; the gang
-            before it was not admitted in time                                     settles by its policy
+            before it was not admitted in time; none is bound, and the gang        settles by its policy
+            has become too small to start, or one of its set has lost its place
 """
 
 from __future__ import annotations
@@ -49,14 +50,30 @@ class StaggeredBind:
             held = _held(group) if group is not None else []
             if group is None or not held:
                 self._until_s.drop(key)
-            elif why := next(
-                (lost for info in held if (lost := reservation_lost(self._shared.cache, info))), ""
-            ):
+            elif why := self._why_not(group, held):
                 self._sender.withdraw(group, why)
             else:
                 going = self._let_go(group, held)
                 if going:
                     self._sender.send(group, going)
+
+    def _why_not(self, group: Group, held: Sequence[PodInfo]) -> str:
+        """Why its held members must not be bound any more, or ""."""
+        for info in held:
+            if lost := reservation_lost(self._shared.cache, info):
+                return lost
+        if len(held) == group.n_assumed and not group.n_holding:
+            return self._is_void(group)
+        return ""
+
+    def _is_void(self, group: Group) -> str:
+        """Why a gang of which nothing was sent must not start any more, or ""."""
+        if group.n_short > 0:
+            return "members left before any was bound"
+        for one in self._shared.siblings(group).values():
+            if not one.n_holding and not one.n_assumed:
+                return f"gang {one.key}, which starts with it, was not bound"
+        return ""
 
     def stop(self, group: Group, why: str) -> bool:
         """Gives up the group's held members; False if there are none."""

@@ -16,18 +16,19 @@ from gangsched.core.cache.inventories import Inventories
 from gangsched.core.cache.node_table import NodeTable
 from gangsched.core.cache.object_store import ObjectStore
 from gangsched.core.cache.pod_index import PodIndex
+from gangsched.core.cache.resource_columns import ResourceColumns
 from gangsched.core.cache.template_table import TemplateTable
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.cache.usage_trackers import UsageTracker, UsageTrackers
 from gangsched.core.types.cluster_events import Change, ClusterChange
-from gangsched.core.types.group import NO_ROW, PodInfo
+from gangsched.core.types.group import NO_ROW, NOTHING, PodInfo
 from gangsched.core.types.placement import Nominated, Placement
-from gangsched.core.types.pod_template import PodTemplate
-from gangsched.errors import InvariantError, ParseError
+from gangsched.errors import InvariantError
 from gangsched.model.devices import ids_of
 from gangsched.model.load import ReportedUsage
 from gangsched.model.objects import Node, Pod
-from gangsched.model.resources import ResourceTable
+from gangsched.model.resources import ResourceTable, readable_quantities
+from gangsched.model.walltime import states_walltime
 
 
 class Cache:
@@ -41,15 +42,22 @@ class Cache:
         sign: Callable[[Pod], Hashable] | None = None,
         counted: frozenset[str] = frozenset(),
         in_labels: bool = False,
+        by_plan: frozenset[str] = frozenset(),
     ) -> None:
         """sign: the part of a pod's metadata that plugins read, included in its template; None: nothing.
 
-        counted: resources whose IDs are not assigned, whatever nodes list. in_labels: the assigned IDs must
-        fit labels.
+        counted: resources whose IDs are not assigned, whatever nodes list. in_labels, by_plan: DeviceLedger.
         """
         self.table = ResourceTable()
         self.nodes = NodeTable(self.table, capacity=node_capacity)
-        self.ledger = DeviceLedger(node_capacity, self.nodes.note, in_labels=in_labels)
+        self.ledger = DeviceLedger(
+            node_capacity,
+            self.nodes.note,
+            in_labels=in_labels,
+            by_plan=by_plan,
+            offers=self.nodes.has_any,
+            tell=lambda change: self.index.changes.append(change),
+        )
         self._inventories = Inventories(self.ledger, invalid=invalid_inventory, counted=counted)
         self.usage_trackers = UsageTrackers(self.nodes.note)
         self.pods: dict[str, PodInfo] = {}
@@ -66,6 +74,8 @@ class Cache:
         self.bad_reports: list[tuple[Node, str]] = []
         """(node, what a tracker could not read in its report), to be reported."""
         self.template_table = TemplateTable(self.table, self.index, sign)
+        self.columns = ResourceColumns(self.nodes, self.pods, self.nominated, self.template_table)
+        self.template_table.learn_by(self.columns.asked)
         self.template_of = self.template_table.of
         self._n_selected = 0
 
@@ -73,6 +83,8 @@ class Cache:
 
     def put_node(self, node: Node) -> tuple[list[ClusterChange], str]:
         """Takes in a node's state; returns the changes and what is wrong with it ("" if nothing).
+
+        A field that cannot be read counts as nothing there, whatever it was before; the others count.
 
         A node with another UID under a known name is a new node: the old one's inventory is void.
         """
@@ -85,38 +97,37 @@ class Cache:
         row = self.nodes.row_for(name)
         if self.nodes.capacity > self.ledger.capacity:
             self.ledger.grow(self.nodes.capacity)
-        n_names = len(self.table)
-        try:
-            changes = self.nodes.put(row, node)
-        except ParseError as error:
-            if known is None:
-                self.nodes.remove(name)
-            return [], f"status.allocatable: {error}"
-        if len(self.table) > n_names:
-            self._learn_names()
-        gained, problem = self._inventories.put(row, node, known)
+        amounts, wrong = readable_quantities(node.status.allocatable)
+        changes: list[ClusterChange] = []
+        uncounted = ""
+        is_same = known is not None and self.nodes.is_as_known(known, node)
+        if self.nodes.offers(row, node):
+            changes, uncounted = self.columns.offered(amounts)
+        changes += self.nodes.put(row, node, amounts, is_same=is_same)
+        problems = [f"status.allocatable: {one}" for one in (wrong, uncounted) if one]
+        there = self.by_node.get(name, NOTHING).values()
+        gained, invalid = self._inventories.put(row, node, known, there)
+        if invalid:
+            problems.append(invalid)
         if gained:
             changes.append(ClusterChange(Change.NODE_DEVICES, row, gained))
         if self.usage_trackers:
-            is_news, wrong = self.usage_trackers.put_node(row, node)
+            is_news, wrong = self.usage_trackers.put_node(row, node, is_same=is_same)
             if is_news:
                 changes.append(ClusterChange(Change.NODE_REPORT, row))
             if wrong:
                 self.bad_reports.append((node, wrong))
         if known is None:
-            there = self.by_node.get(name, {}).values()
             for info in there:
                 self._count(info, row)
             if self.usage_trackers:
                 self.usage_trackers.enter(there, row)
-        return changes, problem
+        return changes, "; ".join(problems)
 
     def keep_usage_trackers(self, usage_trackers: Iterable[UsageTracker]) -> None:
         """Replaces the trackers, and fills the new ones with the present state."""
         self.usage_trackers.keep(usage_trackers)
-        if not self.usage_trackers:
-            return
-        for name, row in self.nodes.row_of.items():
+        for name, row in self.nodes.row_of.items() if self.usage_trackers else ():
             node = self.nodes.nodes[row]
             if node is None:
                 continue
@@ -130,23 +141,6 @@ class Cache:
             return []
         is_news, _ = self.usage_trackers.put_usage(row, usage)
         return [ClusterChange(Change.NODE_REPORT, row)] if is_news else []
-
-    def _learn_names(self) -> None:
-        """Counts a newly offered resource for the pods that request it."""
-        for template in self.template_table.all:
-            self._resolve(template)
-        for info in (*self.pods.values(), *(one.info for one in self.nominated.values())):
-            self._resolve(info.template)
-
-    def _resolve(self, template: PodTemplate) -> None:
-        if not any(name in self.table for name in template.missing):
-            return
-        counted = [info for info in self.pods.values() if info.template is template and info.row != NO_ROW]
-        for info in counted:
-            self.nodes.use(info.row, template.columns, template.amounts, -1)
-        template.resolve(self.table)
-        for info in counted:
-            self.nodes.use(info.row, template.columns, template.amounts, 1)
 
     def remove_node(self, name: str) -> list[PodInfo]:
         """Removes a node; returns the pods that were counted on it (they no longer are)."""
@@ -205,6 +199,8 @@ class Cache:
         old, info.pod = info.pod, pod
         if info.group is not None:
             info.group.n_changes += 1
+            info.group.has_conditions = info.group.has_conditions or bool(pod.status.conditions)
+            info.group.states_walltime = info.group.states_walltime or states_walltime(pod.metadata)
         before, now = old.metadata, pod.metadata
         if before.labels == now.labels and before.deletion_timestamp == now.deletion_timestamp:
             return
@@ -282,6 +278,7 @@ class Cache:
         self._leave(info)
         info.allocation = {}
         info.ids = {}
+        info.sent_queue = ""
         if self.index.selected.promised and self.index.selected.promised.pop(info.uid, None) is not None:
             info.template = self.template_of(info.pod)
         return change
@@ -306,9 +303,9 @@ class Cache:
         known = self.nominated.pop(uid, None)
         if known is None and uid not in self.ledger.claimants:
             return []
-        gained = self.ledger.unclaim(uid)
+        freed, what = self.ledger.unclaim(uid), Change.NODE_DEVICES
         self._forget_stranger(uid)
-        changes = [ClusterChange(Change.NODE_DEVICES, row, frozenset({resource})) for row, resource in gained]
+        changes = [ClusterChange(what, row, frozenset({resource})) for row, resource in freed]
         room = None if known is None else self._room_of(known)
         return changes if room is None else [*changes, room]
 
@@ -326,10 +323,9 @@ class Cache:
         return [room, *devices]
 
     def _room_of(self, known: Nominated) -> ClusterChange | None:
-        row = self.nodes.row_of.get(known.node_name)
+        row, template = self.nodes.row_of.get(known.node_name), known.template
         if row is None:
             return None
-        template = known.template
         return ClusterChange(Change.ROOM_FREED, row, frozenset(template.requests), bool(template.host_ports))
 
     def _enter(self, info: PodInfo, node_name: str) -> None:
@@ -355,9 +351,7 @@ class Cache:
                 del self.priorities[priority]
 
     def _count(self, info: PodInfo, row: int) -> None:
-        for resource, ids in info.ids.items():
-            clashes = self.ledger.hold(row, info.uid, resource, ids)
-            self.clashes += [(info.uid, info.node_name, device_id) for device_id in clashes]
+        self.clashes += [(info.uid, info.node_name, one) for one in self.ledger.enter(row, info)]
         template = info.template
         self.nodes.use(row, template.columns, template.amounts, 1)
         if template.padding is not None:
@@ -383,16 +377,13 @@ class Cache:
             self.nodes.pad(info.row, template.padding, -1)
         if template.host_ports:
             self.nodes.use_ports(info.row, template.host_ports, -1)
-        for resource, ids in info.ids.items():
-            self.ledger.release(info.row, info.uid, resource, ids)
+        self.ledger.leave(info.row, info)
         info.row = NO_ROW
 
     def _freed(self, info: PodInfo, *, was_kept: bool) -> ClusterChange | None:
         if info.row == NO_ROW:
             return None
         template = info.template
-        resources = frozenset(template.requests)
-        has_ports = bool(template.host_ports)
-        return ClusterChange(
-            Change.ROOM_FREED, info.row, resources, has_ports, pod=info.pod, was_kept=was_kept
-        )
+        resources, has_ports = frozenset(template.requests), bool(template.host_ports)
+        freed = Change.ROOM_FREED
+        return ClusterChange(freed, info.row, resources, has_ports, pod=info.pod, was_kept=was_kept)

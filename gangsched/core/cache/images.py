@@ -56,6 +56,11 @@ class ImageTable:
         """The images of one node."""
         return self._on_row.get(row, ())
 
+    def are(self, row: int, reported: Iterable[NodeImage] | None) -> bool:
+        """Whether a report has the images that the row has, in their order."""
+        names = dict.fromkeys(name for one in reported or () for name in one.names or ())
+        return tuple(names) == tuple(image.name for image in self.on(row))
+
     def forget(self, row: int) -> None:
         """Does as `put` with no images, for a row that may have been written halfway."""
         self.revision += 1

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from gangsched.core.cache.device_ledger import DeviceLedger
+from gangsched.core.types.group import PodInfo
 from gangsched.errors import ParseError
 from gangsched.model.device_labels import inventory_text, where_listed
 from gangsched.model.device_topology import DeviceTopology
@@ -26,12 +27,18 @@ class Inventories:
         self._invalid = invalid
         self._counted = counted
 
-    def put(self, row: int, node: Node, known: Node | None) -> tuple[frozenset[str], str]:
-        """Returns the resources that gained free devices, and what is wrong with the inventory ("" if
-        nothing)."""
+    def put(
+        self, row: int, node: Node, known: Node | None, there: Collection[PodInfo]
+    ) -> tuple[frozenset[str], str]:
+        """Takes in what the node lists, `there` being its pods.
+
+        Returns the resources that gained free devices, and what is wrong with the inventory ("" if nothing).
+        """
         meta = node.metadata
         text = inventory_text(meta.annotations, meta.labels)
         if known is not None and inventory_text(known.metadata.annotations, known.metadata.labels) == text:
+            if text is not None and known.status.allocatable != node.status.allocatable:
+                self._ledger.weigh_all(row, there)
             return frozenset(), ""
         problem = ""
         inventories: Mapping[str, DeviceInventory] = {}
@@ -49,12 +56,12 @@ class Inventories:
                     inventories |= {r: _emptied(i) for r, i in self._listed(row).items()}
         if self._counted:
             inventories = {r: i for r, i in inventories.items() if r not in self._counted}
-        return self._ledger.set_inventories(row, inventories), problem
+        return self._ledger.set_inventories(row, inventories, there if known is not None else ()), problem
 
     def _listed(self, row: int) -> dict[str, DeviceInventory]:
         found = {}
         for resource in self._ledger.columns:
-            inventory = self._ledger.inventory(row, resource)
+            inventory = self._ledger.listed(row, resource)
             if inventory is not None:
                 found[resource] = inventory
         return found

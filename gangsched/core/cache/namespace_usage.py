@@ -7,14 +7,17 @@ here: which plugin does, and what follows from a change (core.state.lanes).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 
 from gangsched.core.cache.node_table import NodeTable
-from gangsched.core.cache.queue_book import Place, QueueBook
+from gangsched.core.cache.queue_book import QueueBook
+from gangsched.core.cache.queue_tree import Place
 from gangsched.core.cache.usage_trackers import NOTHING_NEW, UsageNews
 from gangsched.core.types.group import NEVER_S, Group, PodInfo
 from gangsched.core.types.needed import needed_members, requests_of
-from gangsched.model.load import ReportedUsage
+from gangsched.errors import ParseError
+from gangsched.model.load import LOAD_KEY, TERMS, ReportedUsage, Term, parse_load
 from gangsched.model.objects import Node
 
 _NOTHING: Mapping[str, int] = MappingProxyType({})
@@ -23,6 +26,10 @@ _Held = tuple[tuple[str, ...], Mapping[str, int]]
 
 TOTALS = ""
 """The key, beside the namespaces, for what the nodes offer."""
+LOADS = " loads"
+"""The key for what agents have measured; no namespace begins with a space."""
+# A node's report counts for this long: three and a half of the periods in which agents report at least once.
+_FRESH_S = 90.0
 
 
 class NamespaceUsage:
@@ -36,6 +43,8 @@ class NamespaceUsage:
         """Namespaces whose use has changed since a reader cleared this; TOTALS if what the nodes offer
         has."""
         self.n_node_changes = 0
+        self.reports: dict[int, tuple[str, float]] = {}
+        """By row: the agent's report of the node's load, as written, and when it came."""
         self._on_row: dict[int, dict[str, _Held]] = {}
         self._offered: dict[int, Mapping[str, object] | None] = {}
 
@@ -44,6 +53,13 @@ class NamespaceUsage:
         if row not in self._offered or self._offered[row] != offered:  # most updates are heartbeats
             self._offered[row] = offered
             self._nodes_changed()
+        report = (node.metadata.annotations or _NO_LABELS).get(LOAD_KEY)
+        if report is None:
+            if self.reports.pop(row, None) is not None:
+                self.changed.add(LOADS)
+        elif row not in self.reports or self.reports[row][0] != report:
+            self.reports[row] = (report, now_s)
+            self.changed.add(LOADS)
         return NOTHING_NEW
 
     def put_usage(self, row: int, usage: ReportedUsage, now_s: float) -> UsageNews:
@@ -51,6 +67,8 @@ class NamespaceUsage:
 
     def remove_node(self, row: int) -> None:
         self._offered.pop(row, None)
+        if self.reports.pop(row, None) is not None:
+            self.changed.add(LOADS)
         self._nodes_changed()
         for held in self._on_row.pop(row, {}).values():
             self._add(held, -1)
@@ -123,6 +141,7 @@ class QueueView:
         self._totals: Mapping[str, int] = _NOTHING
         self._largest: Mapping[str, int] = _NOTHING
         self._totals_of = -1
+        self._shares: dict[int, tuple[str, tuple[float, ...] | None]] = {}
         self.began_s: float | None = None
         """When this process had its first turn."""
         self.now_s = 0.0
@@ -149,6 +168,22 @@ class QueueView:
         self._look_at_nodes()
         return self._largest
 
+    def measured_load(self, term: Term) -> float | None:
+        """Returns the mean over nodes of what their agents measured, 0 to 1: of cpu, memory, network or disk.
+
+        Counts nodes whose agent (gangsched.io/load) was heard within 90 s; None if there is none.
+        """
+        self.reads.add(LOADS)
+        self.reads_time = True
+        known, self._shares = self._shares, {}
+        for row, (report, heard_s) in self._usage.reports.items():
+            if self.now_s - heard_s <= _FRESH_S:
+                parsed = known.get(row, ("", None))
+                self._shares[row] = parsed if parsed[0] == report else (report, _shares(report))
+        at = TERMS.index(term)
+        found = [shares[at] for _, shares in self._shares.values() if shares is not None]
+        return sum(found) / len(found) if found else None
+
     def used(self, namespace: str) -> Mapping[str, int]:
         """What the namespace's pods hold on nodes, reserved or bound, `pods` counted too."""
         self.reads.add(namespace)
@@ -174,7 +209,7 @@ class QueueView:
     def queue_of(self, group: Group) -> str:
         """Returns the queue of the group's first member; the group's namespace if no queues are configured.
 
-        A group that Kueue admits is in `/kueue`; one whose namespace no queue lists in `/other`.
+        A group whose namespace no queue lists is in `/other`.
         """
         first = group.first()
         if self._book is None or first is None:
@@ -246,3 +281,10 @@ class QueueView:
             if total := sum(offered):  # exact: one quantity alone may fill an int64
                 totals[name], largest[name] = total, max(offered)
         self._totals, self._largest = MappingProxyType(totals), MappingProxyType(largest)
+
+
+def _shares(report: str) -> tuple[float, ...] | None:
+    """Returns what is in use of each term; None if the report cannot be read: the cache has logged it."""
+    with suppress(ParseError):
+        return parse_load(report).utilisation.terms
+    return None

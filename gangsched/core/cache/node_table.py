@@ -7,9 +7,11 @@ its key.
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Iterable, Mapping
+
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from gangsched.core.cache.images import ImageTable
 from gangsched.core.types.arrays import BoolArray, IntArray
@@ -17,7 +19,7 @@ from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.pod_template import HostPort
 from gangsched.model.objects import Node, Taint
 from gangsched.model.quantity import MAX_VALUE, saturated
-from gangsched.model.resources import ResourceTable, parse_quantities
+from gangsched.model.resources import ResourceTable, readable_quantities
 
 CodeArray = npt.NDArray[np.int32]
 MISSING = -1
@@ -71,6 +73,8 @@ class NodeTable:
         """Number of nodes with each label key. Selectors come from users, who may name keys by the thousand:
         keys that no node has share one column, and cost nothing."""
         self._nowhere = LabelColumn(capacity)
+        self.offering: dict[str, int] = {}
+        """Number of nodes that offer each resource name, counted or not."""
         self.static_revision = 0
         self.journal: list[int] = []
         self.journal_start = 0
@@ -111,27 +115,53 @@ class NodeTable:
             self.row_of[name] = row
         return row
 
-    def put(self, row: int, node: Node) -> list[ClusterChange]:
+    def offers(self, row: int, node: Node) -> bool:
+        """Counts the names that the node offers now, before `put`; False: they are as they were, and so are
+        their amounts."""
+        before = self.nodes[row]
+        if before is not None and before.status.allocatable == node.status.allocatable:
+            return False
+        self._count_offers(before, -1)
+        self._count_offers(node, 1)
+        return True
+
+    def is_as_known(self, known: Node, node: Node) -> bool:
+        """Whether the node, with its images, is as in its last version: only a heartbeat, say."""
+        row = self.row_of.get(node.metadata.name)
+        if row is None or not self.images.are(row, node.status.images):
+            return False
+        mine = replace(node.metadata, resource_version="", generation=0)
+        return (
+            replace(known.metadata, resource_version="", generation=0) == mine
+            and known.spec == node.spec
+            and replace(known.status, images=None) == replace(node.status, images=None)
+        )
+
+    def put(
+        self, row: int, node: Node, amounts: Mapping[str, int], *, is_same: bool = False
+    ) -> list[ClusterChange]:
         """Takes in a node's state; returns the changes that may help a pod or change its choices.
 
-        Raises: ParseError (an allocatable quantity), leaving the row as it was.
+        amounts: what can be read of its allocatable resources; names without a column are not counted.
+        is_same: as by is_as_known.
         """
-        amounts = parse_quantities(node.status.allocatable)
-        for name in amounts:
-            self.table.column(name)
-        self.fit_columns()
+        table = self.table
         before, is_new = self.nodes[row], not self.live[row]
         old: list[int] = self.allocatable[:, row].tolist()
         fresh = [0] * len(old)  # a few numbers, which a list compares faster than an array
         for name, amount in amounts.items():
-            fresh[self.table.column(name)] = amount
-        self.note(row)
+            if name in table:
+                fresh[table.column(name)] = amount
+        if not is_same or fresh != old:
+            self.note(row)
         grown = frozenset([self.table.names[i] for i, n in enumerate(fresh) if n > old[i]])
         for i, n in enumerate(fresh):
             if n != old[i]:
                 self._set_free(i, row, self.exact_free(i, row) + n - old[i])
                 self.allocatable[i, row] = n
         labels_changed = before is None or before.metadata.labels != node.metadata.labels
+        # Like labels, they say which pods the node is for; no array of them is kept, as few pods need any.
+        features_changed = before is None or before.status.declared_features != node.status.declared_features
         taints_changed = (
             before is None
             or before.spec.taints != node.spec.taints
@@ -139,7 +169,7 @@ class NodeTable:
         )
         self.images.put(row, node.status.images)
         if node.status.images:
-            node = msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, images=None))
+            node = replace(node, status=replace(node.status, images=None))
         self.nodes[row] = node
         self.live[row] = True
         if labels_changed:
@@ -153,18 +183,36 @@ class NodeTable:
                 self._recode_taints()
             self.taint_class[row] = self.taint_classes.setdefault(taints, len(self.taint_classes))
             self.unschedulable[row] = node.spec.unschedulable
-        if is_new or labels_changed or taints_changed:
+        if is_new or labels_changed or taints_changed or features_changed:
             self.static_revision += 1
         if is_new:
             return [ClusterChange(Change.NODE_ADDED, row)]
         changes = []
         if grown:
             changes.append(ClusterChange(Change.NODE_ALLOCATABLE, row, grown))
-        if labels_changed:
+        if labels_changed or features_changed:
             changes.append(ClusterChange(Change.NODE_LABELS, row))
         if taints_changed:
             changes.append(ClusterChange(Change.NODE_TAINTS, row))
         return changes
+
+    def fill_column(self, column: int, name: str) -> list[int]:
+        """Counts what nodes offer of a name that has got this column, used by no pod; returns their rows."""
+        for place in [place for place in self.beyond if place[0] == column]:
+            del self.beyond[place]
+        self.allocatable[column] = self.free[column] = 0
+        rows = []
+        for row in self.row_of.values() if name in self.offering else ():
+            node = self.nodes[row]
+            offered = (node.status.allocatable if node is not None else None) or {}
+            if name in offered:
+                amount = readable_quantities({name: offered[name]})[0].get(name, 0)
+                self.allocatable[column, row] = self.free[column, row] = amount
+                rows.append(row)
+        self.journal_start = self.journal_end + 1  # what readers know of any row may be of the former name
+        self.journal.clear()
+        self.static_revision += 1
+        return rows
 
     def remove(self, name: str) -> int | None:
         """Frees the node's row and drops the use counted on it; returns the row."""
@@ -173,6 +221,7 @@ class NodeTable:
             return None
         self.note(row)
         self._count_labels(self.nodes[row], -1)
+        self._count_offers(self.nodes[row], -1)
         self.nodes[row] = None
         self.names[row] = ""
         self.live[row] = False
@@ -202,8 +251,10 @@ class NodeTable:
         self.clear_used(row)
         self.labels.clear()
         self._n_having.clear()
+        self.offering.clear()
         for node in self.nodes:
             self._count_labels(node, 1)
+            self._count_offers(node, 1)
         self.images.forget(row)
         self._free_rows.append(row)
         self.static_revision += 1
@@ -218,6 +269,10 @@ class NodeTable:
                 self._set_free(column, row, self.exact_free(column, row) - n_pods * amount)
             else:
                 free[column, row] = left
+
+    def has_any(self, row: int, resource: str) -> bool:
+        """Whether the node's allocatable has any of the resource."""
+        return resource in self.table and bool(self.allocatable[self.table.column(resource), row])
 
     def exact_free(self, column: int, row: int) -> int:
         """Returns the free amount: `free`, except for sums beyond its range."""
@@ -275,12 +330,10 @@ class NodeTable:
         return column
 
     def _count_labels(self, node: Node | None, sign: int) -> None:
-        for key in (node.metadata.labels if node is not None else None) or ():
-            n = self._n_having.get(key, 0) + sign
-            if n:
-                self._n_having[key] = n
-            else:
-                del self._n_having[key]
+        _count(self._n_having, node.metadata.labels if node is not None else None, sign)
+
+    def _count_offers(self, node: Node | None, sign: int) -> None:
+        _count(self.offering, node.status.allocatable if node is not None else None, sign)
 
     def changed_since(self, mark: int) -> IntArray | None:
         """Returns rows that changed since journal_end was `mark`, ascending; None: too long ago to know."""
@@ -323,3 +376,12 @@ class NodeTable:
         for column in (*self.labels.values(), self._nowhere):
             column.codes = np.concatenate([column.codes, np.full(more, MISSING, dtype=np.int32)])
         self.capacity += more
+
+
+def _count(counts: dict[str, int], names: Iterable[str] | None, sign: int) -> None:
+    for name in names or ():
+        n = counts.get(name, 0) + sign
+        if n:
+            counts[name] = n
+        else:
+            del counts[name]

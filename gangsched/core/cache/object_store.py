@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from gangsched.model.objects import ObjectMeta, PlainObject
+from gangsched.model.owners import Owner, OwnerName
 
 # Number of a kind's latest changes whose names are kept.
 _MAX_JOURNAL = 4096
@@ -25,12 +26,16 @@ class ObjectStore:
 
     def __init__(self) -> None:
         self._kinds: dict[str, dict[Name, Any]] = {}
+        self.workloads: dict[OwnerName, Owner] = {}
+        """Kueue's Workloads of which something is admitted."""
         self._in_namespaces: dict[tuple[str, str], dict[str, Any]] = {}
         """The same by (kind, namespace) and name: a full namespace does not slow down queries for the
         rest."""
         self._revisions: dict[str, int] = {}
         self._journals: dict[str, list[Name]] = {}
         """By kind, the names of changed objects, latest last."""
+        self.asked_for: dict[str, None] = {}
+        """Kinds to be followed from now on, as a message depends on them."""
         self.n_changes = 0
         """Changes whenever any kind's revision does."""
 

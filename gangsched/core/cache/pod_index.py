@@ -2,25 +2,29 @@
 
 Inactive until the first query: in a cluster whose pods have no terms about each other it costs one attribute
 look-up per pod. Then pods are counted by class: pods that no live selector distinguishes (same namespace,
-same labels that some selector looks at, same answer to whether it is being deleted). A term's count is the
-sum over the classes that match it, updated with every pod that comes and goes. When a selector looks at a new
-label, the pods with that label move to another class (core.cache.selected_keys).
+same labels that some selector looks at, same answer to whether it is being deleted). A term is compared with
+all classes at once (core.cache.label_table). That a pod came or went is one entry of a log: class, row, sign.
+A term's count is the sum over the entries whose classes match it; a query reads those that are new to it.
+When a selector looks at a new label, the pods with it move to another class (core.cache.selected_keys).
 
 Written only by core.cache.cache; read through core.cache.trial's view.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
 
 import numpy as np
 
+from gangsched.core.cache.label_table import LabelTable
 from gangsched.core.cache.object_store import ObjectStore
+from gangsched.core.cache.pod_log import Counted, PodLog
+from gangsched.core.cache.said_terms import Said, SaidTerms
 from gangsched.core.cache.selected_keys import SelectedKeys
 from gangsched.core.cache.volume_users import VolumeUsers
 from gangsched.core.types.affinity_terms import Carried
-from gangsched.core.types.arrays import IntArray
+from gangsched.core.types.arrays import BoolArray, IntArray
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import NO_ROW, PodInfo
 from gangsched.core.types.pod_template import NO_LABELS, PodTemplate
@@ -30,8 +34,8 @@ from gangsched.model.selectors import PodTerm
 # Counts of terms not queried for long are evicted; they can be recomputed.
 _MAX_KEPT_BYTES = 32 * 2**20
 _MAX_KEPT_TERMS = 1_024
-# Terms of pods are remembered for longer than the pods live, up to this many different ones.
-_MAX_SAID = 10_000
+# The log is written anew from the pods when it has this many entries for each, and this many more.
+_LOG_FACTOR, _LOG_MORE = 4, 4_096
 NAMESPACES = "namespaces"
 
 
@@ -39,34 +43,16 @@ _ClassKey = tuple[str, frozenset[tuple[str, str]], bool]
 
 
 class PodClass:
-    """Pods that every selector treats alike: how many are on each row, and which counted terms match them."""
+    """Pods that every selector treats alike. number: its row in the table of classes."""
 
-    __slots__ = ("counted", "key", "labels", "leaving", "namespace", "rows")
+    __slots__ = ("key", "labels", "leaving", "n_pods", "namespace", "number")
 
-    def __init__(self, key: _ClassKey, labels: Mapping[str, str]) -> None:
+    def __init__(self, key: _ClassKey, labels: Mapping[str, str], number: int) -> None:
         self.key = key
         self.namespace, _, self.leaving = key
         self.labels = labels
-        self.rows: dict[int, int] = {}
-        self.counted: list[_Counted] = []
-
-
-class _Counted:
-    """A queried term. Shape: counts int64[at least n_rows]."""
-
-    __slots__ = ("counts", "term")
-
-    def __init__(self, term: PodTerm, n_rows: int) -> None:
-        self.term = term
-        self.counts: IntArray = np.zeros(n_rows, dtype=np.int64)
-
-    def add(self, row: int, n: int) -> None:
-        if row >= len(self.counts):
-            self.grow(max(row + 1, 2 * len(self.counts)))
-        self.counts[row] += n
-
-    def grow(self, n_rows: int) -> None:
-        self.counts = np.concatenate([self.counts, np.zeros(n_rows - len(self.counts), dtype=np.int64)])
+        self.number = number
+        self.n_pods = 0
 
 
 class PodIndex:
@@ -85,12 +71,22 @@ class PodIndex:
         self.changes: list[ClusterChange] = []
         self._is_built = False
         self._namespaces_at = 0
+        self._terms: dict[PodTerm, Counted] = {}
+        self._said = SaidTerms(self.means_template)
+        self._forget_classes()
+
+    def _forget_classes(self) -> None:
         self._classes: dict[_ClassKey, PodClass] = {}
-        self._terms: dict[PodTerm, _Counted] = {}
-        self._carried: dict[Carried, dict[int, int]] = {}
-        self._said: dict[Carried, None] = {}
-        self._most_said = _MAX_SAID
-        self._said_of: dict[int, tuple[int, list[Carried]]] = {}
+        self._log = PodLog()
+        self._n_counted = 0
+        self._labels = LabelTable()
+        """One row for each class, by its number."""
+        self._leaving = array("b")
+        self._spaces = array("i")
+        """By class: the namespace's number."""
+        self._numbers: dict[str, int] = {}
+        """Namespaces of classes; their labels, row by row, in _space_labels."""
+        self._space_labels = LabelTable()
 
     # -- labels of interest --------------------------------------------------------------------------------
 
@@ -106,14 +102,10 @@ class PodIndex:
     def wake(self, affinity_terms: Iterable[Carried]) -> None:
         """Starts counting: a pod has terms about other pods, so pods matter to each other from now on."""
         self.is_awake = True
-        if len(self._said) > self._most_said:
-            self._said = {
-                stated: None for info in self._pods.values() for stated in info.template.affinity_terms
-            }
-            self._said_of.clear()
-            self._most_said = max(_MAX_SAID, 2 * len(self._said))
+        if self._said.is_full:
+            self._said.keep(stated for info in self._pods.values() for stated in info.template.affinity_terms)
         for stated in affinity_terms:
-            self._said.setdefault(stated)
+            self._said.add(stated)
 
     # -- pods come and go: called while awake only --------------------------------------------------------
 
@@ -129,7 +121,7 @@ class PodIndex:
             self._count(info.pod_class, info.row, -1)
             info.pod_class = None
             for stated in info.template.affinity_terms:
-                self._carry(stated, info.row, -1)
+                self._said.count(stated, info.row, -1)
 
     def relabel(self, info: PodInfo) -> None:
         """Takes in that a counted pod has new labels, or is being deleted now."""
@@ -147,30 +139,14 @@ class PodIndex:
         info.pod_class = self._class_of(info.pod)
         self._count(info.pod_class, info.row, 1)
         for stated in info.template.affinity_terms:
-            self._carry(stated, info.row, 1)
+            self._said.count(stated, info.row, 1)
 
     def _count(self, pod_class: PodClass, row: int, n: int) -> None:
-        left = pod_class.rows.get(row, 0) + n
-        if left:
-            pod_class.rows[row] = left
-        else:
-            del pod_class.rows[row]
-            if not pod_class.rows:
-                del self._classes[pod_class.key]
-        for counted in pod_class.counted:
-            counted.add(row, n)
-
-    def _carry(self, stated: Carried, row: int, n: int) -> None:
-        rows = self._carried.get(stated)
-        if rows is None:
-            rows = self._carried[stated] = {}
-        left = rows.get(row, 0) + n
-        if left:
-            rows[row] = left
-        else:
-            del rows[row]
-            if not rows:
-                del self._carried[stated]
+        self._log.add(pod_class.number, row, n)
+        self._n_counted += n
+        pod_class.n_pods += n
+        if not pod_class.n_pods:
+            del self._classes[pod_class.key]
 
     def _class_of(self, pod: Pod) -> PodClass:
         labels = self.project(pod.metadata.labels)
@@ -178,9 +154,16 @@ class PodIndex:
         key = (pod.metadata.namespace, frozenset(labels.items()), leaving)
         pod_class = self._classes.get(key)
         if pod_class is None:
-            pod_class = self._classes[key] = PodClass(key, labels)
-            pod_class.counted = [c for c in self._terms.values() if self.is_meant(c.term, pod_class)]
+            pod_class = self._classes[key] = PodClass(key, labels, self._labels.add(labels))
+            self._leaving.append(leaving)
+            self._spaces.append(self._number_of(key[0]))
         return pod_class
+
+    def _number_of(self, namespace: str) -> int:
+        number = self._numbers.get(namespace)
+        if number is None:
+            number = self._numbers[namespace] = self._space_labels.add(self.namespace_labels(namespace))
+        return number
 
     # -- queries -------------------------------------------------------------------------------------------
 
@@ -191,38 +174,74 @@ class PodIndex:
         if counted is None:
             self.selected.name(term, term.keys)
             self.selected.add_now(term.keys)
-            counted = _Counted(term, n_rows)
-            for pod_class in self._classes.values():
-                if self.is_meant(term, pod_class):
-                    pod_class.counted.append(counted)
-                    for row, n in pod_class.rows.items():
-                        counted.add(row, n)
-            if len(self._terms) >= _MAX_KEPT_TERMS or len(self._terms) * 8 * n_rows > _MAX_KEPT_BYTES:
+            counted = Counted(term, n_rows)
+            n_bytes = 8 * n_rows + len(self._labels)
+            if len(self._terms) >= _MAX_KEPT_TERMS or len(self._terms) * n_bytes > _MAX_KEPT_BYTES:
                 self._drop(next(iter(self._terms)))
+        if len(self._log) > _LOG_FACTOR * self._n_counted + _LOG_MORE:
+            self._write_log()
         self._terms[term] = counted  # most recently used last
-        if len(counted.counts) < n_rows:
-            counted.grow(n_rows)
+        self._bring_up_to_date(counted)
+        counted.grow(n_rows)
         return counted.counts[:n_rows]
 
-    def carried(self) -> Mapping[Carried, Mapping[int, int]]:
-        """Returns the terms of pods on nodes, with the number of pods by row."""
-        self._build()
-        return self._carried
+    def _bring_up_to_date(self, counted: Counted) -> None:
+        if counted.n_read == len(self._log):
+            return
+        n_known = len(counted.means)
+        if n_known < len(self._labels):
+            counted.means = np.concatenate([counted.means, self._matched(counted.term, n_known)])
+        self._log.count(counted)
 
-    def said_of(self, template: PodTemplate) -> list[Carried]:
-        """Returns terms of pods, placed or not, that match pods of this template; some of the pods may be
-        gone."""
-        if not self._said:
-            return []
+    def _matched(self, term: PodTerm, first: int) -> BoolArray:
+        """bool[n]: whether the term matches the pods of each class from number `first` on."""
+        if term.selector is None:
+            return np.zeros(len(self._labels) - first, dtype=np.bool_)
+        spaces = np.zeros(len(self._numbers), dtype=np.bool_)
+        if term.namespace_selector is not None:
+            spaces = self._space_labels.matches(term.namespace_selector)
+        spaces[[self._numbers[name] for name in term.namespaces if name in self._numbers]] = True
+        mask = spaces[np.frombuffer(self._spaces[first:], dtype=np.int32)]
+        mask &= self._labels.matches(term.selector, first)
+        if term.skip_leaving:
+            mask &= np.frombuffer(self._leaving[first:], dtype=np.int8) == 0
+        for one in term.also:
+            mask &= self._matched(one, first)
+        return mask
+
+    def _write_log(self) -> None:
+        """Writes the log anew from the pods, without classes that have none any more."""
+        for counted in self._terms.values():
+            self._bring_up_to_date(counted)
+        live = list(self._classes.values())
+        old = [pod_class.number for pod_class in live]
+        self._forget_classes()
+        for pod_class in live:
+            self._classes[pod_class.key] = pod_class
+            pod_class.number = self._labels.add(pod_class.labels)
+            self._leaving.append(pod_class.leaving)
+            self._spaces.append(self._number_of(pod_class.namespace))
+        for info in self._pods.values():
+            if info.pod_class is not None:
+                self._log.add(info.pod_class.number, info.row, 1)
+        self._n_counted = len(self._log)
+        for counted in self._terms.values():
+            counted.means, counted.n_read = counted.means[old], len(self._log)
+
+    def said_of(self, template: PodTemplate) -> list[Said]:
+        """Returns terms of pods, placed or not, that match pods of this template, with the number of pods on
+        each row; some of the pods may be gone."""
+        if not len(self._said):
+            return _NONE
         self._hear_namespaces()
-        n_heard, found = self._said_of.get(template.serial, (0, []))
-        if n_heard < len(self._said):
-            if len(self._said_of) > _MAX_SAID:
-                self._said_of.clear()
-            fresh = islice(self._said, n_heard, None)
-            found = [*found, *(stated for stated in fresh if self.means_template(stated[1].term, template))]
-            self._said_of[template.serial] = (len(self._said), found)
-        return found
+        return self._said.about(template)
+
+    def carried_against(self, template: PodTemplate) -> list[tuple[Carried, Mapping[int, int]]]:
+        """Those of them that pods on nodes have: row -> number of pods."""
+        if not (about := self.said_of(template)):
+            return []
+        self._build()
+        return [(said.stated, said.rows) for said in about if said.rows]
 
     def means_template(self, term: PodTerm, template: PodTemplate) -> bool:
         """Whether pods of the template, not being deleted, match the term."""
@@ -234,10 +253,6 @@ class PodIndex:
         return self._means(
             term, meta.namespace, meta.labels or {}, leaving=meta.deletion_timestamp is not None
         )
-
-    def is_meant(self, term: PodTerm, pod_class: PodClass) -> bool:
-        """Whether the pods of the class match the term."""
-        return self._means(term, pod_class.namespace, pod_class.labels, leaving=pod_class.leaving)
 
     def _means(self, term: PodTerm, namespace: str, labels: Mapping[str, str], *, leaving: bool) -> bool:
         if term.selector is None or (leaving and term.skip_leaving):
@@ -264,7 +279,9 @@ class PodIndex:
         self.is_awake = self._is_built = True
         for term in self._terms:
             self.selected.unname(term)
-        self._classes, self._terms, self._carried = {}, {}, {}
+        self._terms = {}
+        self._forget_classes()
+        self._said.forget_rows()
         for info in self._pods.values():
             info.pod_class = None
             if info.row != NO_ROW:
@@ -283,16 +300,20 @@ class PodIndex:
         revision = self._objects.revision(NAMESPACES)
         if revision != self._namespaces_at:
             self._namespaces_at = revision
-            self._said_of.clear()
+            self._said.forget_found()
+            self._numbers_changed()
             for term in [term for term in self._terms if term.looks_at_namespaces]:
                 self._drop(term)
 
     def _drop(self, term: PodTerm) -> None:
-        counted = self._terms.pop(term)
+        del self._terms[term]
         self.selected.unname(term)
-        for pod_class in self._classes.values():
-            if counted in pod_class.counted:
-                pod_class.counted.remove(counted)
+
+    def _numbers_changed(self) -> None:
+        """Reads the labels of namespaces again."""
+        self._space_labels = LabelTable()
+        for namespace in self._numbers:
+            self._space_labels.add(self.namespace_labels(namespace))
 
     # -- for core.invariants -------------------------------------------------------------------------------
 
@@ -306,7 +327,8 @@ class PodIndex:
         carried: dict[Carried, dict[int, int]] = {}
         n_rows = 1 + max((info.row for info in self._pods.values()), default=NO_ROW)
         for counted in self._terms.values():
-            counted.grow(max(n_rows, len(counted.counts)))  # rows not queried yet
+            self._bring_up_to_date(counted)
+            counted.grow(n_rows)  # rows not queried yet
         counts = {term: np.zeros_like(counted.counts) for term, counted in self._terms.items()}
         for info in self._pods.values():
             if (info.pod_class is None) != (info.row == NO_ROW):
@@ -323,5 +345,9 @@ class PodIndex:
             right = is_current or not term.looks_at_namespaces
             if right and not np.array_equal(rows, self._terms[term].counts):
                 yield f"{term} counts {self._terms[term].counts}, the pods are {rows}"
-        if carried != self._carried:
-            yield f"what pods say of others is counted as {self._carried}, and is {carried}"
+        known = {said.stated: said.rows for said in self._said if said.rows}
+        if carried != known:
+            yield f"what pods say of others is counted as {known}, and is {carried}"
+
+
+_NONE: list[Said] = []

@@ -23,13 +23,15 @@ import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
-from gangsched.core.cache.queue_tree import OTHERS, QueueTree
+from gangsched.core.cache.kueue_admissions import KueueAdmissions
+from gangsched.core.cache.queue_limits import ByPriority, OverLimit
+from gangsched.core.cache.queue_tree import OTHERS, Place, QueueTree
 from gangsched.core.cache.usage_trackers import NOTHING_NEW, UsageNews
 from gangsched.core.types.group import PodInfo
 from gangsched.model.load import ReportedUsage
 from gangsched.model.objects import Node
+from gangsched.model.owners import Owner, OwnerName
 
 PRESENT_WEIGHT = 15.0
 """Weight of what a queue holds now beside what it has held lately."""
@@ -38,15 +40,6 @@ _NOTHING: Mapping[str, int] = MappingProxyType({})
 _MOST_GONE = 1000
 _Held = tuple[str, Mapping[str, int], float]
 """Queue, requests and, in queues of order "shortest", when it ends; inf: unknown, or it is over."""
-
-
-class Place(tuple[tuple[bool, float, str], ...]):
-    """A lane's place: (over its guarantee?, score, name) for each queue on the path down to it.
-
-    The smallest place is where a walk from the root ends that takes the smallest child each time.
-    """
-
-    __slots__ = ()
 
 
 class _Use:
@@ -65,26 +58,14 @@ class _Use:
         self.charged = 0.0
 
 
-class OverLimit(NamedTuple):
-    """A limit that would be exceeded: the requested, used and kept amounts of this resource."""
-
-    queue: str
-    resource: str
-    needs: int
-    used: int
-    kept: int
-    limit: int
-
-
-KEPT_FOR = "kept for groups that are promised room or have been passed as often as allowed"
-"""For messages: what `kept` of OverLimit is."""
-
-
 class QueueBook:
     """Amounts by queue, updated as pods come and go."""
 
-    def __init__(self, tree: QueueTree, changed: set[str]) -> None:
-        """`changed`: receives the names of queues whose amounts have changed, each after a slash."""
+    def __init__(
+        self, tree: QueueTree, changed: set[str], workloads: Mapping[OwnerName, Owner] = MappingProxyType({})
+    ) -> None:
+        """`changed`: receives the names of queues whose amounts have changed, each after a slash. workloads:
+        those that Kueue has admitted."""
         self.tree = tree
         self._changed = changed
         self._half_life_s = tree.settings.half_life_s
@@ -95,6 +76,8 @@ class QueueBook:
         self._on_row: dict[int, dict[str, _Held]] = {}
         self._now_s = 0.0
         self._there: dict[str, dict[str, PodInfo]] = {}
+        self.by_priority = ByPriority()
+        self.admissions = KueueAdmissions(tree, workloads.values()) if tree.settings.by_kueue else None
         self._has_borrowed = False
         self.runs_until_s: Callable[[PodInfo, float], float] | None = None
         """Returns when a pod on its node will have run for its group's walltime, where the configuration has
@@ -179,12 +162,18 @@ class QueueBook:
     def queue_of(self, info: PodInfo) -> str:
         """Returns the queue that a pod counts for: on a node the one in which it started."""
         counted = self._on_row.get(info.row, {}).get(info.uid)
-        return self.tree.of(info.pod).queue if counted is None else counted[0]
+        return self.tree.of(info.pod, info.sent_queue).queue if counted is None else counted[0]
 
     def started_in(self, info: PodInfo) -> str:
         """Returns the queue to write on a pod with its node, for the next process; "" if it is in none."""
         queue = self.queue_of(info)
         return queue if queue in self._uses and queue != OTHERS else ""
+
+    def asked(self, members: Iterable[PodInfo]) -> dict[str, dict[str, int]]:
+        """Returns what the members ask of each queue and those above, without what passes limits."""
+        members = list(members)
+        asked = self.tree.asked(members)
+        return asked if self.admissions is None else self.admissions.less_passing(asked, members)
 
     def over_limits(
         self, asked: Mapping[str, Mapping[str, int]], kept: Mapping[str, Mapping[str, int]]
@@ -194,6 +183,12 @@ class QueueBook:
         for name, request in asked.items():
             for resource, limit in self.tree.queues[name].limit.items():
                 needs, used = request.get(resource, 0), self.used(name).get(resource, 0)
+                if self.admissions is not None and resource in request:
+                    used -= self.admissions.passed(name).get(resource, 0)
+                    # What passes takes nothing from the limit, but starts only while the rest is within it:
+                    # who is owned may have been edited since.
+                    if not needs and used > limit:
+                        yield OverLimit(name, resource, needs, used, 0, limit)
                 n_kept = kept.get(name, {}).get(resource, 0)
                 if needs and used + n_kept + needs > limit:
                     yield OverLimit(name, resource, needs, used, n_kept, limit)
@@ -289,14 +284,14 @@ class QueueBook:
     def remove_node(self, row: int) -> None:
         for uid, held in self._on_row.pop(row, {}).items():
             self._there[held[0]].pop(uid, None)
-            self._unasked.pop(uid, None)
+            self._forget(uid)
             self._add(held, -1)
 
     def enter(self, infos: Iterable[PodInfo], row: int, now_s: float) -> None:
         self._now_s = now_s
         on_row = self._on_row.setdefault(row, {})
         for info in infos:
-            queue = self.tree.of(info.pod).queue
+            queue = self.tree.of(info.pod, info.sent_queue).queue
             if queue not in self._uses:
                 continue
             # As counted now: the pod may be another version when it leaves.
@@ -305,6 +300,9 @@ class QueueBook:
             if self.tree.queues[queue].order == "shortest":
                 self._unasked[info.uid] = row, info, False
             self._there.setdefault(queue, {})[info.uid] = info
+            self.by_priority.enter(info, self.tree.paths[queue])
+            if self.admissions is not None:
+                self.admissions.enter(info)
             self._add(held, 1)
 
     def leave(self, info: PodInfo, row: int, now_s: float) -> None:
@@ -312,8 +310,14 @@ class QueueBook:
         held = self._on_row.get(row, {}).pop(info.uid, None)
         if held is not None:
             self._there[held[0]].pop(info.uid, None)
-            self._unasked.pop(info.uid, None)
+            self._forget(info.uid)
             self._add(held, -1)
+
+    def _forget(self, uid: str) -> None:
+        self.by_priority.leave(uid)
+        self._unasked.pop(uid, None)
+        if self.admissions is not None:
+            self.admissions.leave(uid)
 
     def advance(self, now_s: float) -> Iterable[int]:
         self._now_s = now_s

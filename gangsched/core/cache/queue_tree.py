@@ -20,10 +20,6 @@ QUEUE_KEY = "gangsched.io/queue"
 """The pod's annotation, or label, that names its queue."""
 OTHER_KEYS = ("kai.scheduler/queue", "scheduling.volcano.sh/queue-name", "yunikorn.apache.org/queue")
 """Other systems' labels or annotations that name a queue; of a dotted path the last name counts."""
-_KUEUE_KEYS = ("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/managed")
-
-BY_KUEUE = "/kueue"
-"""In place of a queue: Kueue has admitted the pod, and Kueue's quota counts."""
 OTHERS = "/other"
 """In place of a queue: no queue lists the pod's namespace."""
 _MAX_KEPT = 16_384
@@ -38,6 +34,15 @@ class Chosen(NamedTuple):
 
     queue: str
     problem: str = ""
+
+
+class Place(tuple[tuple[bool, float, str], ...]):
+    """A lane's place: (over its guarantee?, score, name) for each queue on the path down to it.
+
+    The smallest place is where a walk from the root ends that takes the smallest child each time.
+    """
+
+    __slots__ = ()
 
 
 class QueueTree:
@@ -71,25 +76,29 @@ class QueueTree:
                     self._exact[namespace] = one.name
         self._kept: dict[tuple[str, str], Chosen] = {}
 
-    def of(self, pod: Pod) -> Chosen:
+    def of(self, pod: Pod, sent: str = "") -> Chosen:
         """Returns the queue of a pod: the one that it names, else the closest one that lists its namespace.
 
         An exact name is closer than a prefix, and a longer prefix closer than a shorter one. For a pod on a
-        node it is the queue in which the pod started, while that lists its namespace.
+        node it is the queue in which the pod started, while that lists its namespace. sent: the queue that
+        its bind names, if one was sent.
         """
         meta = pod.metadata
         labels, annotations = meta.labels or _NOTHING, meta.annotations or _NOTHING
-        if pod.spec.node_name and (started := annotations.get(STARTED_IN_KEY)):
+        started = annotations.get(STARTED_IN_KEY) if pod.spec.node_name else sent
+        if started:
             found = self._of_name(meta.namespace, started)
             if not found.problem:
                 return found
-        if any(key in labels for key in _KUEUE_KEYS):
-            return Chosen(BY_KUEUE)
         wanted = annotations.get(QUEUE_KEY) or labels.get(QUEUE_KEY, "")
         if not wanted and self.settings.reads_others:
             named = (labels.get(key) or annotations.get(key) for key in OTHER_KEYS)
             wanted = next((one.rsplit(".", 1)[-1] for one in named if one), "")
         return self._of_name(meta.namespace, wanted)
+
+    def home_of(self, namespace: str) -> str:
+        """Returns the closest queue that lists the namespace; OTHERS if none does."""
+        return self._of_name(namespace, "").queue
 
     def asked(self, members: Iterable[PodInfo]) -> dict[str, dict[str, int]]:
         """Returns what the members ask of each queue that they are in, and of those above it."""
@@ -130,18 +139,13 @@ class QueueTree:
         queue = lists[0] if lists else OTHERS
         if not wanted or wanted in lists:
             return Chosen(wanted or queue)
-        known, those, meant = self.queues.get(wanted), "those that do", ""
-        if known is None or wanted == OTHERS:
-            why, those = "there is no such queue", f"those that list the namespace {namespace}"
-            meant = nearest(wanted, lists)
-        elif not known.namespaces:
-            why = "only queues below it take pods"
-        else:
-            why = f"it does not list the namespace {namespace}"
-        if lists:
-            may = f"{those}: {', '.join(lists[:_MAX_NAMED])}{meant}"
-        else:
-            may = f"no queue lists the namespace {namespace}"
+        # Whether there is a queue of that name is not for the tenants of a namespace that it does not list.
+        why = f"no queue of this name takes pods of the namespace {namespace}"
+        may = (
+            f"those that do: {', '.join(lists[:_MAX_NAMED])}{nearest(wanted, lists)}"
+            if lists
+            else "nor does another"
+        )
         return Chosen(queue, f"queue {wanted}: {why}; {may}")
 
     def _listing(self, namespace: str) -> list[str]:

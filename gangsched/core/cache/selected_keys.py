@@ -24,6 +24,8 @@ from gangsched.core.types.group import ASSUMED, NO_ROW, PodInfo
 PODS_A_SECOND = 20_000
 # The most recently unused keys that stay selected.
 MAX_IDLE = 256
+# Pods with more labels than this are looked at one by one: an entry for each of 100,000 keys is 30 MB a pod.
+MAX_INDEXED = 256
 
 _Shape = tuple[str, ...]
 
@@ -53,6 +55,8 @@ class SelectedKeys:
         self._by_shape: dict[_Shape, dict[str, PodInfo]] | None = None
         """Pods by the keys of their labels; filled when the first key is added."""
         self._shapes: dict[str, dict[_Shape, None]] = {}
+        self._wide: dict[str, PodInfo] = {}
+        """Pods with more than MAX_INDEXED labels, as long as `_by_shape` is there."""
 
     # -- users of a key ------------------------------------------------------------------------------------
 
@@ -100,7 +104,8 @@ class SelectedKeys:
 
     def refill(self, now_s: float) -> None:
         """Adds waiting keys at the end of a turn, as far as this second's share goes."""
-        self._left = min(PODS_A_SECOND, self._left + (now_s - self._at_s) * PODS_A_SECOND)
+        if self._left != PODS_A_SECOND:  # else the share is whole, as nearly always
+            self._left = min(PODS_A_SECOND, self._left + (now_s - self._at_s) * PODS_A_SECOND)
         self._at_s = now_s
         while self.waiting and self._left > 0:
             self._add(next(iter(self.waiting)))
@@ -142,7 +147,7 @@ class SelectedKeys:
         """Adds a pod."""
         labels = info.pod.metadata.labels
         if labels and self._by_shape is not None:
-            self._enter(info, _shape(labels))
+            self._enter(info, labels)
 
     def leave(self, info: PodInfo) -> None:
         """Removes a pod."""
@@ -157,12 +162,16 @@ class SelectedKeys:
         if self._by_shape is None:
             return
         if before:
-            self._exit(info, _shape(before))
+            self._exit(info, before)
         if now:
-            self._enter(info, _shape(now))
+            self._enter(info, now)
 
-    def _exit(self, info: PodInfo, shape: _Shape) -> None:
+    def _exit(self, info: PodInfo, labels: Mapping[str, str]) -> None:
         assert self._by_shape is not None
+        if len(labels) > MAX_INDEXED:
+            self._wide.pop(info.uid, None)
+            return
+        shape = _shape(labels)
         alike = self._by_shape.get(shape)
         if alike is None or alike.pop(info.uid, None) is None or alike:
             return  # its labels differ; or it was never added, because its content made something raise
@@ -173,8 +182,12 @@ class SelectedKeys:
             if not shapes:
                 del self._shapes[key]
 
-    def _enter(self, info: PodInfo, shape: _Shape) -> None:
+    def _enter(self, info: PodInfo, labels: Mapping[str, str]) -> None:
         assert self._by_shape is not None
+        if len(labels) > MAX_INDEXED:
+            self._wide[info.uid] = info
+            return
+        shape = _shape(labels)
         alike = self._by_shape.get(shape)
         if alike is None:
             alike = self._by_shape[shape] = {}
@@ -188,7 +201,9 @@ class SelectedKeys:
             for info in self._pods.values():
                 self.join(info)
         shapes = self._shapes.get(key, ())
-        return [info for shape in shapes for info in self._by_shape[shape].values()]
+        found = [info for shape in shapes for info in self._by_shape[shape].values()]
+        found += [info for info in self._wide.values() if key in (info.pod.metadata.labels or ())]
+        return found
 
     def recount(self) -> Iterator[str]:
         """Yields inconsistencies, in words; slow."""
@@ -201,7 +216,10 @@ class SelectedKeys:
         if self.keys.keys() | self.waiting.keys() != counts.keys() | self._idle.keys():
             yield f"selected are {[*self.keys, *self.waiting]}; named {[*counts]}, idle {[*self._idle]}"
         if self._by_shape is not None:
-            labelled = {info.uid: _shape(info.pod.metadata.labels or {}) for info in self._pods.values()}
+            some = {info.uid: info.pod.metadata.labels or {} for info in self._pods.values()}
+            if self._wide.keys() != {uid for uid, labels in some.items() if len(labels) > MAX_INDEXED}:
+                yield "pods with many labels are kept by others than there are"
+            labelled = {uid: _shape(own) for uid, own in some.items() if len(own) <= MAX_INDEXED}
             found = {uid: shape for shape, alike in self._by_shape.items() for uid in alike}
             if found != {uid: shape for uid, shape in labelled.items() if shape}:
                 yield "pods are kept by other labels than they have"

@@ -37,7 +37,12 @@ class TemplateTable:
         self._latest: tuple[tuple[object, ...], PodTemplate, Hashable] | None = None
         """The last looked-up pod's signature, template and signed part: the next pod is often like it."""
         self._serial = 0
+        self._learn: Callable[[PodTemplate], None] | None = None
         self._n_signatures = 0
+
+    def learn_by(self, learn: Callable[[PodTemplate], None]) -> None:
+        """Passes each new template that requests a resource without a column to `learn`."""
+        self._learn = learn
 
     @property
     def all(self) -> Collection[PodTemplate]:
@@ -75,7 +80,7 @@ class TemplateTable:
         """Returns the shared template of pods that no plugin can distinguish."""
         spec = pod.spec
         if spec.affinity is not None or spec.topology_spread_constraints:
-            self._index.selected.name(pod.metadata.uid, keys_named(spec))
+            self._index.selected.name(pod.metadata.uid, keys_named(pod))
         labels = self._index.project(pod.metadata.labels)
         signed = self._sign(pod) if self._sign is not None else None
         looks = signature(pod, labels)
@@ -108,4 +113,6 @@ class TemplateTable:
             template = self._by_key[key] = PodTemplate(pod, self._table, self._serial, labels)
             if isinstance(signed, Unsigned):
                 template.problem = signed.problem
+            if template.missing and self._learn is not None:
+                self._learn(template)
         return template

@@ -14,7 +14,7 @@ import numpy as np
 
 from gangsched.core.cache.cluster_view import ClusterView, Following, FollowingT
 from gangsched.core.cache.moves import Moves, moves_of
-from gangsched.core.cache.view.devices import Wishes
+from gangsched.core.cache.trial_devices import FEW, TrialDevices
 from gangsched.core.cache.view.rows import shown
 from gangsched.core.cache.volume_users import claims_of
 from gangsched.core.types.affinity_terms import Carried
@@ -24,11 +24,11 @@ from gangsched.core.types.pod_template import HostPort, PodTemplate
 from gangsched.model.quantity import saturated
 from gangsched.model.selectors import PodTerm
 
-# Summing up to _FEW changes is faster than copying a column; up to _MANY are summed one by one.
-_FEW, _MANY = 8, 32
+# Up to this many changes are summed one by one; up to FEW that is faster than copying a column.
+_MANY = 32
 
 
-class Trial(ClusterView):
+class Trial(TrialDevices):
     """A copy to place pods on, then dropped or applied to the cache (assume).
 
     Placements are recorded, and written into a copy of a column when that column is read: a gang of one
@@ -38,75 +38,43 @@ class Trial(ClusterView):
     __slots__ = (
         "_against",
         "_counts",
-        "_device_free",
         "_free",
-        "_gone",
         "_kept",
-        "_kept_back",
-        "_lifted",
-        "_masks",
         "_moves",
         "_placed",
         "_ports",
-        "_taken",
-        "_wishes",
         "expected",
-        "given_up",
-        "repacked",
-        "touched",
     )
 
     def __init__(self, view: ClusterView) -> None:
-        super().__init__(view._nodes, view._ledger, view._by_node, view._index, view._objects)
-        self.touched: dict[int, None] = {}
+        super().__init__(view)
         self._placed: list[tuple[int, PodTemplate, int]] = []
         self.expected: list[tuple[int, PodTemplate]] = []
-        self._gone: dict[str, PodInfo] = {}
-        self._lifted: dict[str, None] = {}
         self._counts: dict[PodTerm, tuple[int, int, IntArray]] = {}
         self._against: dict[int, tuple[int, int, dict[Carried, dict[int, int]] | None]] = {}
-        self._taken: list[tuple[int, str, int]] = []
         self._free: dict[int, tuple[int, IntArray, IntArray]] = {}
         """By column: how many of `_placed` are in it, the array, and the read-only view of it."""
-        self._device_free: dict[str, tuple[int, IntArray]] = {}
-        self._masks: dict[tuple[int, str], int] = {}
-        self._kept_back: dict[tuple[int, str], int] = {}
-        """(row, resource) -> devices that no pod placed here gets, even when their holders release them."""
-        self._wishes: dict[tuple[int, str], tuple[int, Wishes]] = {}
-        self.repacked: dict[tuple[int, str], None] = {}
-        """(row, resource) where pods placed before got other devices (core.cycle.device_allocation)."""
-        self.given_up: dict[tuple[int, str], None] = {}
-        """(row, resource) where a search for device sets ended at its budget, here or in a fork."""
-        self._ports: dict[int, dict[HostPort, int]] | None = None
+        self._ports: dict[int, Mapping[HostPort, int]] | None = None
         self._moves: Moves | None = None
         self._kept: dict[Hashable, tuple[int, Following]] = {}
 
     def fork(self) -> Trial:
         """Returns a second trial that starts from this one; from now on they are independent."""
         other = Trial(self)
-        other.touched = dict(self.touched)
+        self._copy_devices(other)
         other._placed = list(self._placed)
         other.expected = list(self.expected)
-        other._gone = dict(self._gone)
-        other._lifted = dict(self._lifted)
-        other._taken = list(self._taken)
-        other._masks = dict(self._masks)
-        other._kept_back = dict(self._kept_back)
         # Reuse the sums: a search forks a Trial with thousands of changes.
         for column, (n, own, _) in self._free.items():
-            if n > _FEW:
+            if n > FEW:
                 copied = own.copy()
                 other._free[column] = (n, copied, shown(copied[:]))
-        other._device_free = {r: (n, own.copy()) for r, (n, own) in self._device_free.items() if n > _FEW}
-        other._counts = {of: (n, gone, own.copy()) for of, (n, gone, own) in self._counts.items() if n > _FEW}
+        other._counts = {of: (n, gone, own.copy()) for of, (n, gone, own) in self._counts.items() if n > FEW}
         for of, (n, gone, by) in self._against.items():
-            if n > _FEW and by is not None:
+            if n > FEW and by is not None:
                 other._against[of] = (n, gone, {stated: dict(rows) for stated, rows in by.items()})
-        other._wishes = dict(self._wishes)
-        other.repacked = dict(self.repacked)
-        other.given_up = self.given_up
         if self._ports is not None:
-            other._ports = {row: dict(taken) for row, taken in self._ports.items()}
+            other._ports = dict(self._ports)
         return other
 
     def is_touched(self, rows: IntArray) -> BoolArray:
@@ -170,7 +138,7 @@ class Trial(ClusterView):
         placed = self._placed
         if row not in self.touched:
             return super().free_on(columns, row)
-        if len(placed) > _FEW or self._nodes.beyond:
+        if len(placed) > FEW or self._nodes.beyond:
             return [self.free(column).item(row) for column in columns]
         free = super().free_on(columns, row)
         for at, template, count in placed:
@@ -194,29 +162,6 @@ class Trial(ClusterView):
                     padding = np.zeros((2, len(rows)), dtype=np.int64)
                 padding[:, rows == row] += np.array(template.padding).reshape(2, 1) * count
         return padding
-
-    def device_free(self, resource: str) -> IntArray | None:
-        shared = super().device_free(resource)
-        if shared is None or not self._taken:
-            return shared
-        done, mine = self._device_free.get(resource, (0, None))
-        if mine is None:
-            mine = shared.copy()
-        for row, own, count in self._taken[done:]:
-            if own == resource:
-                mine[row] -= count
-        self._device_free[resource] = (len(self._taken), mine)
-        return shown(mine[:])
-
-    def device_free_on(self, resource: str, row: int) -> int | None:
-        if not self._taken:
-            return super().device_free_on(resource, row)
-        free = self.device_free(resource)
-        return None if free is None else free.item(row)
-
-    def device_mask(self, row: int, resource: str) -> int:
-        found = self._masks.get((row, resource))
-        return super().device_mask(row, resource) if found is None else found
 
     def ports(self) -> Mapping[int, Mapping[HostPort, int]]:
         return super().ports() if self._ports is None else self._ports
@@ -307,20 +252,6 @@ class Trial(ClusterView):
         self.place(row, template)
         self.expected.append((row, template))
 
-    def keep_back(self, row: int, ids: Mapping[str, tuple[str, ...]]) -> None:
-        """Keeps these devices from all pods placed from now on, even if their holders are removed later."""
-        for resource, some in ids.items():
-            listed = self._ledger.listed_on(row, resource)
-            if listed is None:
-                continue
-            at, (inventory, free) = (row, resource), listed
-            free = self._masks.get(at, free)
-            mask = inventory.mask_of(some)
-            self._kept_back[at] = self._kept_back.get(at, 0) | mask
-            self.touched[row] = None
-            self._masks[at] = free & ~mask
-            self._taken.append((row, resource, (free & mask).bit_count()))
-
     def remove(self, *infos: PodInfo) -> None:
         """Removes pods counted on nodes: their resources, ports and devices are free again.
 
@@ -337,63 +268,20 @@ class Trial(ClusterView):
             self._placed.append((row, template, -n))
             if template.host_ports:
                 self._count_ports(row, template, -n)
-        for info in gone:
-            for resource, ids in info.ids.items():
-                self._give_back(info.row, resource, ids)
+        self._give_back_all(gone)
 
     def _count_ports(self, row: int, template: PodTemplate, count: int) -> None:
         if self._ports is None:
-            self._ports = {r: dict(taken) for r, taken in super().ports().items()}
-        at = self._ports.setdefault(row, {})
+            self._ports = dict(super().ports())
+        # A row's ports are replaced, never changed: forks and the cache have them too.
+        at = self._ports[row] = dict(self._ports.get(row, {}))
         for port in template.host_ports:
             at[port] = at.get(port, 0) + count
             if at[port] <= 0:
                 del at[port]
 
-    def lift(self, uid: str) -> None:
-        """Ignores the pod's device claims. Lifting twice changes nothing."""
-        if uid not in self._lifted:
-            self._lifted[uid] = None
-            for row, resource, ids in self._ledger.claims(uid):
-                self.touched[row] = None
-                self._give_back(row, resource, ids)
-
-    def _give_back(self, row: int, resource: str, ids: Iterable[str]) -> None:
-        before = self.device_mask(row, resource)
-        # Two pods that went together may have held the same device: it is freed once.
-        freed = self._ledger.freed_by(row, resource, ids, self._gone, self._lifted) & ~before
-        freed &= ~self._kept_back.get((row, resource), 0)
-        if freed:
-            self._masks[row, resource] = before | freed
-            self._taken.append((row, resource, -freed.bit_count()))
-
-    def device_wishes(self, row: int, resource: str) -> tuple[int, Wishes]:
-        return self._wishes.get((row, resource), _NO_WISHES)
-
-    def note_given_up(self, row: int, resource: str) -> None:
-        self.given_up[row, resource] = None
-
-    def take_devices(self, row: int, resource: str, template: PodTemplate, masks: Sequence[int]) -> None:
-        """Marks devices as taken, one mask per pod; the caller has checked that they are free."""
-        at, mask = (row, resource), sum(masks)
-        self._masks[at] = self.device_mask(row, resource) & ~mask
-        self._taken.append((row, resource, mask.bit_count()))
-        mine, wishes = self._wishes.get(at, _NO_WISHES)
-        self._wishes[at] = (mine | mask, (*wishes, (template, tuple(masks))))
-
-    def retake_devices(self, row: int, resource: str, wishes: Wishes) -> None:
-        """As take_devices; `wishes` cover all pods placed there, including earlier ones."""
-        at = (row, resource)
-        mask = sum(one for _, masks in wishes for one in masks)
-        before, _ = self._wishes[at]
-        self._masks[at] = (self.device_mask(row, resource) | before) & ~mask
-        self._taken.append((row, resource, mask.bit_count() - before.bit_count()))
-        self._wishes[at] = (mask, wishes)
-        self.repacked[at] = None
-
 
 _NONE_ALIKE: tuple[None, int] = (None, 0)
-_NO_WISHES: tuple[int, Wishes] = (0, ())
 
 
 __all__ = ["ClusterView", "Trial"]

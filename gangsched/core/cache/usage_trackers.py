@@ -75,16 +75,19 @@ class UsageTrackers:
         """Uses these from now on; they are still empty (Cache.keep_usage_trackers fills them)."""
         self._trackers = tuple(usage_trackers)
 
-    def put_node(self, row: int, node: Node) -> tuple[bool, str]:
-        """(whether it may let a rejected pod in, what is wrong with the node's report)."""
-        return self._merged(row, [one.put_node(row, node, self.now_s) for one in self._trackers])
+    def put_node(self, row: int, node: Node, *, is_same: bool = False) -> tuple[bool, str]:
+        """(whether it may let a rejected pod in, what is wrong with the node's report). is_same: nothing of
+        the node has changed since the trackers heard of it last, so no result has."""
+        heard = [one.put_node(row, node, self.now_s) for one in self._trackers]
+        return self._merged(row, heard, is_same=is_same and not any(one.is_news for one in heard))
 
     def put_usage(self, row: int, usage: ReportedUsage) -> tuple[bool, str]:
         """As put_node."""
         return self._merged(row, [one.put_usage(row, usage, self.now_s) for one in self._trackers])
 
-    def _merged(self, row: int, heard: Sequence[UsageNews]) -> tuple[bool, str]:
-        self._note(row)
+    def _merged(self, row: int, heard: Sequence[UsageNews], *, is_same: bool = False) -> tuple[bool, str]:
+        if not is_same:
+            self._note(row)
         problems = dict.fromkeys(one.problem for one in heard if one.problem)
         return any(one.is_news for one in heard), "; ".join(problems)
 

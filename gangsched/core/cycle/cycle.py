@@ -27,9 +27,11 @@ from gangsched.core.cycle.placing import Placing, pre_filtered
 from gangsched.core.cycle.roles import n_of_role_fit
 from gangsched.core.cycle.shared_room import TemplateMembers, n_at_most, takes_at_most
 from gangsched.core.cycle.topology import place_in_domains
+from gangsched.core.cycle.unit_limits import over_unit_limit, weight_of
 from gangsched.core.framework.interface import CycleState, Status
 from gangsched.core.framework.plan import (
     GAVE_UP,
+    PROVED,
     FitError,
     Plan,
     SearchOutcome,
@@ -82,10 +84,13 @@ def run_cycle(
 
     nominated: pods with room reserved on a node that hold nothing yet; those of equal or higher priority take
     their room first (kube-scheduler does the same in RunFilterPluginsWithNominatedPods). search_budget:
-    placements that core.cycle.order_search may try beyond one per member; 0: no search. The reported reason
+    placements that core.cycle.order_search may try beyond one per member, fewer if a member asks much of
+    other pods and nodes; 0: no search. The reported reason
     is that of the first order. Groups that require a rack or another topology domain go to one
     (core.cycle.topology).
     """
+    if too_much := over_unit_limit([demand.members for demand in demands]):
+        return FitError(demands[0].group, too_much, ((GANG, None),))
     if not any(topology_of(demand) for demand in demands):
         return _run(demands, view, topology_key, nominated, search_budget)
     return place_in_domains(
@@ -122,6 +127,9 @@ def _run(
             return answer
         if refused is None:
             refused = answer
+            if search_budget:
+                weight = weight_of([demand.members for demand in demands])
+                search_budget = max(search_budget // weight, 1)
             if repeats and search_budget and isinstance(answer, _Shortage):
                 trial = _start(demands, view, nominated)
                 n_proved = proves_hopeless(demands, trial, topology_key, search_budget)
@@ -157,7 +165,7 @@ def _run(
 
 _SAID = {
     SearchOutcome.NONE: "",
-    SearchOutcome.PROVED: " No placement exists: every order of placing them ends like this.",
+    SearchOutcome.PROVED: f" {PROVED}",
     SearchOutcome.GAVE_UP: f" {GAVE_UP}",
 }
 

@@ -45,8 +45,9 @@ def reserve_devices(
         if template.constraints and resource in template.constraints:
             masks = _take_constrained(trial, row, inventory, template, resource, n_pods)
         else:
-            masks = inventory.topology.best_sets(trial.device_mask(row, resource), count, n_pods)
-            trial.take_devices(row, resource, template, masks)
+            free = trial.device_mask(row, resource)
+            masks = inventory.topology.best_sets(free, count, n_pods)
+            trial.take_devices(row, resource, template, masks, free)
         demand = template.demand(resource)
         if len(demand) == 1 and not allocations:  # the usual pod: one container has them all
             container = demand[0][0]
@@ -114,7 +115,7 @@ def _take_constrained(
     free = trial.device_mask(row, resource)
     masks = sets.choose(free, amount, n_pods)
     if len(masks) == n_pods:
-        trial.take_devices(row, resource, template, masks)
+        trial.take_devices(row, resource, template, masks, free)
         return masks
     mine, wishes = trial.device_wishes(row, resource)
     n_most = n_sets(trial, row, template, resource) if wishes else 0

@@ -11,12 +11,13 @@ import numpy as np
 from msgspec.structs import replace
 
 from gangsched.core.cycle.shared_room import TemplateMembers
-from gangsched.core.framework.plan import TOPOLOGY, FitError
+from gangsched.core.framework.plan import PROVED, TOPOLOGY, FitError
 from gangsched.core.framework.profile import Demand
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.printable import sentence, several
 
+PROVED_THERE = "There every order of placing them ends like this."
 MAX_NAMED = 3
 """Domains named in a reason."""
 
@@ -29,7 +30,9 @@ def refusal(
     prefix = f"gang {group.key}: " if group.is_gang else ""
     if inner is None:
         return FitError(group, sentence(f"{prefix}{said}"), _rejected_by(demand, kinds))
-    message = f"{prefix}{said}. In {where}: {inner.message.removeprefix(prefix)}"
+    # What is proved is proved of that domain alone.
+    reasons = inner.message.removeprefix(prefix).replace(PROVED, PROVED_THERE)
+    message = f"{prefix}{said}. In {where}: {reasons}"
     rejected = tuple(dict.fromkeys((*_rejected_by(demand, kinds), *inner.rejected_by)))
     short = inner.shortage
     if short is not None:

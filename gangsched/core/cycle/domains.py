@@ -30,7 +30,7 @@ from gangsched.core.framework.plan import FitError, Plan, of_member
 from gangsched.core.framework.profile import Demand
 from gangsched.core.types.arrays import BoolArray, FloatArray, IntArray
 from gangsched.core.types.group import NO_ROW, MemberState, PodInfo
-from gangsched.model.printable import several
+from gangsched.model.printable import several, shown
 from gangsched.model.topology import Topology
 
 MAX_DOMAINS = 64
@@ -165,7 +165,7 @@ class Domains:
         return "/".join(self._text(key, row) for key in self._required)
 
     def _text(self, key: str, row: int) -> str:
-        return self._texts_at(key, np.array([row]))[0]
+        return shown(self._texts_at(key, np.array([row]))[0])
 
     def _texts_at(self, key: str, rows: IntArray) -> list[str]:
         """Returns the label's values on these nodes; "" where it is missing."""
@@ -353,7 +353,7 @@ class Domains:
             labels = "the label" if len(self._required) == 1 else "all of the labels"
             return self._refusal(f"no node has {labels} {', '.join(self._required)}")
         texts = [self._texts_at(key, first[there]) for key in self._required]
-        names = dict(zip(there, map("/".join, zip(*texts, strict=True)), strict=True))
+        names = {one: "/".join(map(shown, each)) for one, *each in zip(there, *texts, strict=True)}
         ranked = sorted(there, key=lambda one: (-int(held[one]), names[one]))
         best = names[ranked[0]]
         why = None

@@ -17,6 +17,8 @@ from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.framework.plan import Shortage
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import SelectorRequirement, Taint, Toleration
+from gangsched.model.printable import shown
+from gangsched.model.workloads import DEVICE_CLASS_PREFIX, DEVICE_CLASSES
 
 # Limits: names in a sentence and sentences of a kind; nodes; terms and tolerations.
 _MAX_NAMED = 3
@@ -34,10 +36,37 @@ def near_names(short: Shortage) -> Iterator[str]:
     template, view = short.template, short.trial
     yield from _selected(template, view)
     yield from islice(_required(template, view), 1)
-    for name in sorted(template.missing)[:_MAX_NAMED]:
-        yield f"No node offers {name}{nearest(name, view.table.names) or '.'}"
+    for name in unoffered(short)[:_MAX_NAMED]:
+        if device_class := _class_of(name, short):
+            yield (
+                f"{name} is offered by Dynamic Resource Allocation alone (DeviceClass {device_class}), which"
+                " gangsched does not allocate (yet): run a device plugin for it on the nodes, or leave the"
+                " pod to kube-scheduler (schedulerName: default-scheduler)."
+            )
+        elif name in template.missing:
+            yield f"No node offers {name}{nearest(name, view.table.names) or '.'}"
     if any(plugin == TAINTS for plugin, _, _ in short.found):
         yield from islice(_tolerated(template, view), _MAX_NAMED)
+
+
+def unoffered(short: Shortage) -> list[str]:
+    """The resources that the pod requests and of which no node has any, by name."""
+    template, view = short.template, short.trial
+    none = [
+        name
+        for name, column in zip(template.names, template.columns, strict=True)
+        if "/" in name and not view.allocatable(column).any()
+    ]
+    return sorted((*template.missing, *none))
+
+
+def _class_of(resource: str, short: Shortage) -> str:
+    """The DeviceClass that offers the resource; "" for none. Source: KEP-5004, extendedResourceName."""
+    if resource.startswith(DEVICE_CLASS_PREFIX):
+        return resource.removeprefix(DEVICE_CLASS_PREFIX)
+    classes = short.trial.objects(DEVICE_CLASSES).values()
+    found = [one.metadata.name for one in classes if one.spec.extended_resource_name == resource]
+    return min(found, default="")
 
 
 def _selected(template: PodTemplate, view: NodeQueries) -> Iterator[str]:
@@ -76,8 +105,8 @@ def _unknown(key: str, values: list[str] | tuple[()], view: NodeQueries) -> str:
         return f"no node has the label {key}{_near_label(key, view) or '.'}"
     if not values or not set(values).isdisjoint(known):
         return ""
-    some = ", ".join(values[:_MAX_NAMED])
-    meant = nearest(values[0], known) or f"; nodes have {', '.join(sorted(known)[:_MAX_NAMED])}."
+    some = ", ".join(map(shown, values[:_MAX_NAMED]))
+    meant = nearest(values[0], known) or f"; nodes have {', '.join(map(shown, sorted(known)[:_MAX_NAMED]))}."
     return f"no node has {key}={some}{meant}"
 
 
@@ -142,7 +171,7 @@ def _covers(toleration: Toleration, taint: Taint) -> bool:
 
 
 def _text(toleration: Toleration) -> str:
-    value = f"={toleration.value}" if toleration.operator in ("", "Equal") else ""
+    value = f"={shown(toleration.value)}" if toleration.operator in ("", "Equal") else ""
     return f"{toleration.key}{value}" + (f":{toleration.effect}" if toleration.effect else "")
 
 

@@ -111,6 +111,7 @@ class Placing:
         """(node, how many) for members that may share nodes as capacity allows; `room`: capacity without the
         plugins that look at nodes one by one."""
         profile, trial, key = self._profile, self.trial, self._topology_key
+        room = profile.scoring.preferred_room(state, template, trial, room, n_members)
         lets = None
         if profile.filtering.looks_at_nodes(state):
             lets = partial(profile.filtering.lets, state, template, trial)

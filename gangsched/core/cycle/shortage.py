@@ -22,6 +22,7 @@ from gangsched.core.cycle.near_names import near_names
 from gangsched.core.framework.plan import Shortage
 from gangsched.core.types.arrays import NO_LIMIT, BoolArray, IntArray
 from gangsched.core.types.group import NO_ROW, Group, MemberState, PodInfo
+from gangsched.model.printable import marked
 from gangsched.model.resources import told_amount
 
 # Limits: names in one sentence; groups, members and nodes looked at for it.
@@ -45,7 +46,7 @@ def told_of(
     short: Shortage,
     group: Group,
     waiting: Iterable[Group],
-    name: Callable[[Group], str] = lambda other: str(other.key),
+    name: Callable[[Group], str] = lambda other: marked("gang", [str(other.key)]),
 ) -> Iterator[str]:
     """Yields sentences for the group's condition. waiting: groups that hold room without binding; name: gives
     their names."""

@@ -9,7 +9,7 @@
 Each device has its own grace period, which restarts whenever the device has been healthy, so a flapping
 one keeps its pod. A group's own setting (annotation gangsched.io/on-device-failure on its object, or on
 the pod) overrides the configuration's. The value at the end of the grace period counts, and later edits
-do too. Evictions are repeated while the pod is there, ever more rarely while the right to evict is missing.
+do too. Evictions are repeated while the pod is there, ever more rarely (core.state.evictions).
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from gangsched.core.state.state import SharedState
 from gangsched.core.state.timers import Deadlines
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, PodInfo
 from gangsched.model.device_labels import inventory_text
-from gangsched.model.effects import EvictPod
 from gangsched.model.events import EvictionFailed
 from gangsched.model.objects import Node
 from gangsched.model.pod_group import ON_DEVICE_FAILURE_KEY, GroupKey
@@ -36,11 +35,10 @@ from gangsched.model.pod_group import ON_DEVICE_FAILURE_KEY, GroupKey
 POLICIES: tuple[str, ...] = get_args(OnFailure)
 ACTION = "DeviceHealth"
 _EVICT_AGAIN_S = 10.0
-_LONGEST_AGAIN_S = 60.0
+_LOOK_AGAIN_OFF_S = 60.0
 _LOOK_AGAIN_S = 1.0
-_FORBIDDEN = 403
-# 404: the pod is gone, and the watch shows it; 429: a disruption budget.
-_NOT_TOLD = (404, 429)
+# The pod is gone, and the watch shows it.
+_NOT_TOLD = (404,)
 _A_DAY_S = 86_400.0
 # Its binds must be answered first, or it is being evicted already.
 _MOVING = (GroupState.BINDING, GroupState.UNWINDING)
@@ -49,8 +47,8 @@ _MOVING = (GroupState.BINDING, GroupState.UNWINDING)
 class _Failure(msgspec.Struct):
     """A pod with failed devices: since when each has been unhealthy, and the policy when last looked at.
 
-    is_acted_on: its eviction was requested; is_refused: the last request was. again_s: pause until it is
-    repeated. refused: the last reported reason for a refusal.
+    is_acted_on: its eviction was requested; is_refused: the last request was. refused: the last reported
+    reason for a refusal.
     """
 
     info: PodInfo
@@ -58,7 +56,6 @@ class _Failure(msgspec.Struct):
     policy: str
     is_acted_on: bool = False
     is_refused: bool = False
-    again_s: float = _EVICT_AGAIN_S
     refused: str = ""
 
     @property
@@ -84,7 +81,7 @@ class DeviceHealth:
         self._settings = shared.settings.devices
         self._listed: dict[str, str | None] = {}
         self._looks: dict[str, None] = {}
-        self._acted_s: dict[str, float] = {}
+        self._acted_s = binder.records.device_evictions
         self.failing: dict[str, _Failure] = {}
         self._due: Deadlines[str] = Deadlines(shared.timers)
         """By UID: when to act on a failure; NEVER_S: no action is due."""
@@ -108,6 +105,11 @@ class DeviceHealth:
         """Takes in a new version of a running pod, which may change the policy for it."""
         if (failure := self.failing.get(info.uid)) is not None:
             self._ask(failure)
+
+    def evict_soon(self, uid: str) -> None:
+        """Repeats the pod's eviction now: what refused it has changed."""
+        if (failure := self.failing.get(uid)) is not None and failure.is_acted_on:
+            self._due.set(uid, self._shared.now_s)
 
     # -- at the end of a turn --------------------------------------------------------------------------
 
@@ -237,7 +239,7 @@ class DeviceHealth:
         if group is None:
             return
         if not shared.settings.allow_eviction:
-            self._due.set(info.uid, shared.now_s + _LONGEST_AGAIN_S)  # it may be on by then
+            self._due.set(info.uid, shared.now_s + _LOOK_AGAIN_OFF_S)  # it may be on by then
             said = f"pod {info.pod.key} stays: allowEviction is off"
             if failure.refused != said:
                 failure.refused = said
@@ -251,14 +253,15 @@ class DeviceHealth:
         if not takes_gang and meta.deletion_timestamp is not None:
             return  # it goes anyway
         if not failure.is_acted_on:
-            acted_s = self._acted_s.get(name_of(group), -NEVER_S)
+            acted_s = self._binder.records.evicted_s(group)
             again_s = acted_s + self._settings.failure_again_s
             # What had failed before the last eviction is the same incident: a node under several members.
             if min(failure.since_s.values()) > acted_s and shared.now_s < again_s:
                 self._due.set(info.uid, again_s)
                 return
             failure.is_acted_on = True
-            self._acted_s = {key: at for key, at in self._acted_s.items() if at > shared.now_s - _A_DAY_S}
+            for key in [key for key, at in self._acted_s.items() if at <= shared.now_s - _A_DAY_S]:
+                del self._acted_s[key]
             self._acted_s[name_of(group)] = shared.now_s
             shared.count("device_evictions")
         failed = f"device {failure.devices} on node {info.node_name} has failed under {info.pod.key}"
@@ -270,22 +273,19 @@ class DeviceHealth:
             self._binder.outcome.evict_gang(group)
             return
         shared.requeue_order.keep(group, (info,), shared.now_s)
-        self._due.set(info.uid, shared.now_s + failure.again_s)
         failure.is_refused = False
         self._tell(info, "Warning", "DeviceEviction", f"pod {info.pod.key} is evicted: {failed}")
-        shared.emit(EvictPod(info.uid, meta.namespace, meta.name, group.cause_id))
+        shared.evictions.ask(info, shared.now_s, group.cause_id)
+        self._due.set(info.uid, shared.evictions.again_s((info,), shared.now_s, _EVICT_AGAIN_S))
 
     def eviction_failed(self, event: EvictionFailed) -> bool:
-        """Whether the refused eviction is of one pod with failed devices. A refusal by a budget (429) is
-        retried soon; a missing verb (403) takes a person, and is reported once."""
+        """Whether the refused eviction is of one pod with failed devices; reports each reason once."""
         failure = self.failing.get(event.uid)
         if failure is None or not failure.is_acted_on or failure.info.group is None:
             return False
         if failure.info.group.state is GroupState.UNWINDING:
             return False
         failure.is_refused = True
-        is_forbidden = event.code == _FORBIDDEN
-        failure.again_s = min(2.0 * failure.again_s, _LONGEST_AGAIN_S) if is_forbidden else _EVICT_AGAIN_S
         said = f"evicting {failure.info.pod.key}: {event.code} {event.message}"
         if event.code not in _NOT_TOLD and said != failure.refused:
             failure.refused = said

@@ -20,18 +20,18 @@ import msgspec
 
 from gangsched.core.cycle.device_allocation import annotations_of
 from gangsched.core.device_audit.ended_pods import EndedPods
-from gangsched.core.device_audit.ledger_repair import correct
+from gangsched.core.device_audit.ledger_repair import correct, learn
 from gangsched.core.device_audit.reported_devices import Allocation, as_reported, in_order, told, written_anew
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.timers import Deadlines
-from gangsched.core.types.group import ENDED, NEVER_S, ON_ITS_WAY, MemberState, PodInfo
+from gangsched.core.types.group import NEVER_S, ON_ITS_WAY, MemberState, PodInfo
+from gangsched.core.types.states import ENDED
 from gangsched.errors import ParseError
 from gangsched.model.device_labels import allocated_labels, allocation_labels, allocation_of, allocation_text
 from gangsched.model.device_report import DEVICE_REPORT_KEY, DeviceReport, parse_report
 from gangsched.model.device_sets import sets_of
 from gangsched.model.devices import ALLOCATED_KEY, is_device_key
-from gangsched.model.effects import EvictPod
 from gangsched.model.events import PodPatched, PodPatchFailed
 from gangsched.model.objects import Node, Pod
 
@@ -87,18 +87,20 @@ class DriftAudit:
         text = (node.metadata.annotations or {}).get(DEVICE_REPORT_KEY)
         if text is None:
             self.node_gone(name)
-            return
-        known = self._reports.get(name)
-        if (known is not None and known[0] == text) or self._unread.get(name) == text:
-            return
+        elif text not in (self._reports.get(name, _NO_REPORT)[0], self._unread.get(name)):
+            self._read(node, text)
+        if (row := (cache := self._shared.cache).nodes.row_of.get(name)) is not None:
+            cache.ledger.set_by_plan(row, self._reports.get(name, _NO_REPORT)[1].resources)
+
+    def _read(self, node: Node, text: str) -> None:
+        name = node.metadata.name
         try:
             report = parse_report(text)
-            self._reports[name] = (text, report, frozenset(pod.uid for pod in report.pods))
-            self._unread.pop(name, None)
-        except ParseError as error:
-            self._unread[name] = text  # the previous report stays in use
-            self._reporter.node_problem(node, str(error), reason="InvalidDeviceReport")
-            return
+        except ParseError as error:  # the previous report stays in use
+            self._unread[name] = text
+            return self._reporter.node_problem(node, str(error), reason="InvalidDeviceReport")
+        self._reports[name] = (text, report, frozenset(pod.uid for pod in report.pods))
+        self._unread.pop(name, None)
         self._nodes[name] = None
 
     def node_gone(self, name: str) -> None:
@@ -115,8 +117,7 @@ class DriftAudit:
 
     def is_reported(self, info: PodInfo) -> bool:
         """Whether kubelet has reported what it gave this pod."""
-        known = self._reports.get(info.node_name)
-        return known is not None and info.uid in known[2]
+        return info.uid in self._reports.get(info.node_name, _NO_REPORT)[2]
 
     def pod_edited(self, info: PodInfo, pod: Pod) -> bool:
         """Takes in a change of a bound pod's device annotation; False: our records follow it.
@@ -236,17 +237,16 @@ class DriftAudit:
         had_theirs = self._listed.get(name, _NOBODY) & on_node.keys()
         self._listed[name] = had_theirs | self._reports[name][2]
         changed: list[tuple[PodInfo, Allocation]] = []
+        learn(cache, on_node, report)
         for one in report.pods:
-            info = on_node.get(one.uid)
+            info = on_node.get(one.uid)  # else it is gone, or checked when the answer to its bind is here
             if info is None or info.state is not MemberState.BOUND:
-                continue  # gone since, or checked when the answer to its bind is here
+                continue
             truth = as_reported(info.pod, info.allocation, one.containers, report.resources)
             if in_order(truth) != in_order(info.allocation):
                 changed.append((info, truth))
             elif self.drifts.get(info.uid, _NONE).kind == SWAPPED and self._is_right(info, info.pod):
                 self._mended(info)
-        if not changed:
-            return
         planned = {info.uid: info.allocation for info, _ in changed}
         corrected = correct(cache, changed, had_theirs)
         for info in (*corrected.exchanged, *(info for info, _ in changed)):
@@ -283,7 +283,7 @@ class DriftAudit:
 
     def _is_useless(self, info: PodInfo) -> str:
         for resource, constraint in info.template.constraints.items():
-            inventory = self._shared.cache.ledger.inventory(info.row, resource)
+            inventory = self._shared.cache.ledger.listed(info.row, resource)
             ids = info.ids.get(resource, ())
             if inventory is None or any(device_id not in inventory.index for device_id in ids):
                 continue
@@ -295,8 +295,8 @@ class DriftAudit:
     # -- outcomes --------------------------------------------------------------------------------------
 
     def _drifted(self, info: PodInfo, kind: str, said: str) -> None:
-        known = self.drifts.get(info.uid)
-        if known is not None and (known.kind, known.said) == (kind, said):
+        known = self.drifts.get(info.uid, _NONE)
+        if (known.kind, known.said) == (kind, said):
             return
         self._shared.count(f"device_drift_{kind}")
         can_repair = self._shared.settings.devices.repair
@@ -312,12 +312,9 @@ class DriftAudit:
         self._shared.count(f"device_drift_{UNUSABLE}")
         self.unusable[info.uid] = said
         self._evict_s.set(info.uid, self._shared.now_s if evicts else NEVER_S)
-        if not evicts:
-            self._tell(info, f"{said}; onMismatch is none, so it is left alone")
-        elif settings.allow_eviction:
-            self._tell(info, f"{said}; it is evicted")
-        else:
-            self._tell(info, f"{said}; allowEviction is off, so it is left alone")
+        why = "" if settings.allow_eviction else "allowEviction is off"
+        why = why if evicts else "onMismatch is none"
+        self._tell(info, f"{said}; {why}, so it is left alone" if why else f"{said}; it is evicted")
 
     def _usable_again(self, uid: str) -> None:
         self.unusable.pop(uid, None)
@@ -346,11 +343,15 @@ class DriftAudit:
         self._shared.emit(written_anew(info, info.allocation, in_labels=in_labels))
 
     def _evict(self, info: PodInfo) -> None:
-        self._evict_s.set(info.uid, self._shared.now_s + _EVICT_AGAIN_S)
-        meta = info.pod.metadata
-        if meta.deletion_timestamp is None and self._shared.settings.allow_eviction:
-            cause_id = info.group.cause_id if info.group else ""
-            self._shared.emit(EvictPod(info.uid, meta.namespace, meta.name, cause_id))
+        shared = self._shared
+        if info.pod.metadata.deletion_timestamp is None and shared.settings.allow_eviction:
+            shared.evictions.ask(info, shared.now_s, info.group.cause_id if info.group else "")
+        self._evict_s.set(info.uid, shared.evictions.again_s((info,), shared.now_s, _EVICT_AGAIN_S))
+
+    def evict_soon(self, uid: str) -> None:
+        """Repeats the pod's eviction now: what refused it has changed."""
+        if self._evict_s.due_s(uid) != NEVER_S:
+            self._evict_s.set(uid, self._shared.now_s)
 
     def _is_right(self, info: PodInfo, pod: Pod) -> bool:
         """Whether the pod's annotations, or its labels, agree with our records in content."""
@@ -396,4 +397,5 @@ def _told_by_labels(allocation: Allocation) -> str:
 
 
 _NONE = Drift("", "")
+_NO_REPORT: tuple[str, DeviceReport, frozenset[str]] = ("", DeviceReport(), frozenset())
 _NOBODY: frozenset[str] = frozenset()

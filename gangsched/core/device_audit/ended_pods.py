@@ -14,7 +14,8 @@ import msgspec
 from gangsched.core.device_audit.reported_devices import Allocation, as_reported, in_order, told, written_anew
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.timers import Deadlines
-from gangsched.core.types.group import ENDED, NEVER_S, PodInfo
+from gangsched.core.types.group import NEVER_S, PodInfo
+from gangsched.core.types.states import ENDED
 from gangsched.model.device_labels import allocation_of
 from gangsched.model.device_report import DeviceReport
 

@@ -12,7 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from gangsched.core.cache.cache import Cache
-from gangsched.core.types.group import PodInfo
+from gangsched.core.types.group import BOUND, NO_ROW, PodInfo
+from gangsched.model.device_report import DeviceReport
 from gangsched.model.devices import ids_of
 
 Allocation = Mapping[str, Mapping[str, tuple[str, ...]]]
@@ -52,7 +53,36 @@ def correct(
                 _let_go(cache, cache.pods[uid], resource, lost)
                 continue
             _compensate(cache, cache.pods[uid], resource, lost, freed.get(resource, []), corrected)
+    again = [info for info, _ in changed] + [cache.pods[uid] for uid in taken]
+    for row in dict.fromkeys(info.row for info in again):
+        cache.ledger.weigh(row, [info for info in again if info.row == row])
     return corrected
+
+
+def learn(cache: Cache, on_node: Mapping[str, PodInfo], report: DeviceReport) -> None:
+    """Records what kubelet chose for the node's pods that were bound without IDs.
+
+    What is recorded from a Binding stays: of these resources kubelet only counts what such a pod has.
+    """
+    for one in report.others:
+        info = on_node.get(one.uid)
+        if info is None or info.state is not BOUND or info.row == NO_ROW:
+            continue
+        own = set(info.ids)
+        unknown = info.template.requests.keys() - own - set(report.resources)
+        found = {
+            container: {resource: ids for resource, ids in sets.items() if ids and resource in unknown}
+            for container, sets in one.containers.items()
+        }
+        if not any(found.values()):
+            continue
+        names = dict.fromkeys((*info.allocation, *found))
+        info.allocation = {name: {**info.allocation.get(name, {}), **found.get(name, {})} for name in names}
+        info.ids = ids_of(info.allocation)
+        for resource in sorted(info.ids.keys() - own):
+            clashes = cache.ledger.hold(info.row, info.uid, resource, info.ids[resource])
+            cache.clashes += [(info.uid, info.node_name, device_id) for device_id in clashes]
+        cache.ledger.weigh(info.row, (info,))
 
 
 def _compensate(

@@ -46,6 +46,15 @@ class TakesKeptRoom(Protocol):
 
 
 @runtime_checkable
+class TakesSomeLast(Protocol):
+    """An EvictionRule that takes some pods only if all others are not enough."""
+
+    def goes_last(self, info: PodInfo) -> bool:
+        """Whether the pod is one of those, whatever its priority and disruption budget."""
+        ...
+
+
+@runtime_checkable
 class EvictionRulePlugin(Protocol):
     """An Admit plugin (core.framework.queueing_points) that decides which pods a unit may have evicted."""
 

@@ -289,6 +289,8 @@ class ScorePlugin(Protocol):
     templates, itself included), so that they are placed one at a time by score and not packed.
     `is_stated(template, view) -> bool`, asked often: the pod itself states the preference. What a gang's pods
     state comes before how tightly it fits, all other scores after it (core.cycle.packing).
+    `preferred_capacity(state, template, view) -> int64[n_rows] or None`: how many more copies each node takes
+    with all that their pods hope for. A gang that fits within it is packed within it.
 
     Beside score_by_row, one of these spares a call for each member where packing has a weight:
     `score_filled(template, node)`, float64[n] or None, as `score` of one node that has 0 to n - 1 more of

@@ -99,6 +99,8 @@ class SearchOutcome(enum.Enum):
     """A budget ran out before all were tried: the search's own, or that of a search for device sets."""
 
 
+PROVED = "No placement exists: every order of placing them ends like this."
+"""The message for SearchOutcome.PROVED."""
 GAVE_UP = "A placement may exist: the search for one ended at searchPlacements."
 """The message for GAVE_UP."""
 IN_TURNS = "A placement may exist: only some of the many domains are tried at a time, and the others later."
@@ -159,7 +161,8 @@ class DryRun(msgspec.Struct, gc=False):
     siblings: groups that start with a group; lowest_priority: no pod has a lower one; nominated: reservations
     that `place` leaves room for; n_looks: how often it may compute a node's capacity; spared: UIDs of pods
     that an earlier eviction did not remove; going: pods evicted for other units, terminating or not yet;
-    rule: which pods may be evicted; None: those of lower priority."""
+    rule: which pods may be evicted; None: those of lower priority; lacks: why the unit is kept out whatever
+    room it has, if these pods are gone ("": it is not); None: it lacks room alone."""
 
     place: Callable[[Trial], Plan | FitError]
     search: Callable[[Trial, int], Plan | FitError]
@@ -171,6 +174,7 @@ class DryRun(msgspec.Struct, gc=False):
     spared: Collection[str] = ()
     going: Mapping[str, PodInfo] = {}
     rule: EvictionRule | None = None
+    lacks: Callable[[Collection[PodInfo]], str] | None = None
 
     def may_find(self, priority: int) -> bool:
         """Whether there may be victims for a unit of this priority."""

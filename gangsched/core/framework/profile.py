@@ -6,13 +6,14 @@ answers with the wrong shape is named in a PluginError and costs its group this 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from inspect import iscoroutinefunction
 from typing import NamedTuple
 
 from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.cache.usage_trackers import UsageTracker
+from gangsched.core.framework.admitting import admits_again, admitted, may_admit_without
 from gangsched.core.framework.batching import Batching
 from gangsched.core.framework.eviction_rule import EvictionRule, first_rule
 from gangsched.core.framework.extension_points import ExtensionPoints
@@ -52,7 +53,7 @@ from gangsched.core.framework.plugin_calls import (
     converted,
     guarded,
 )
-from gangsched.core.framework.queueing_points import AdmitAgainPlugin, AdmitPlugin, bad_raise, sees_view
+from gangsched.core.framework.queueing_points import AdmitPlugin, bad_raise, sees_view
 from gangsched.core.framework.scoring import Scoring
 from gangsched.core.framework.serves import serves
 from gangsched.core.framework.signing import Signing
@@ -164,14 +165,15 @@ class Profile:
             raise PluginError(plugin.name, "PreEnqueue", problem)
         return status
 
-    def run_admit(self, group: Group, members: Sequence[PodInfo], view: QueueView) -> Status:
-        """Returns the first "no", or success. Raises: PluginError."""
-        for plugin in self.admit_plugins:
-            answer = self._ask(plugin.name, "Admit", plugin.admit, group, members, view)
-            status = checked_status(plugin.name, "Admit", answer, _NO)
-            if not status.is_success:
-                return status
-        return SUCCESS
+    def run_admit(
+        self, group: Group, members: Sequence[PodInfo], view: QueueView, gone: Collection[PodInfo] = ()
+    ) -> Status:
+        return admitted(self.admit_plugins, self._ask, group, members, view, gone)
+
+    def may_admit_without(
+        self, plugin: AdmitPlugin | None, group: Group, members: Sequence[PodInfo], view: QueueView
+    ) -> bool:
+        return may_admit_without(plugin, self._ask, group, members, view)
 
     def admit_that_refused(self, rejected_by: Iterable[tuple[str, PodTemplate | None]]) -> AdmitPlugin | None:
         """Returns the Admit plugin that keeps the group out, if one does."""
@@ -186,11 +188,7 @@ class Profile:
         change: ClusterChange,
         view: QueueView,
     ) -> bool:
-        """Whether the plugin should be asked again after this change. Raises: PluginError."""
-        if not serves(plugin, AdmitAgainPlugin):
-            return True
-        asked = (plugin.admit_again, bool, group, members, change, view)
-        return self._ask(plugin.name, "Admit", converted, *asked)
+        return admits_again(plugin, self._ask, group, members, change, view)
 
     def eviction_rule(
         self, unit: Sequence[Group], members: Sequence[PodInfo], view: QueueView

@@ -6,7 +6,7 @@ Plugins import them from core.framework.interface, where the table of all points
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
@@ -101,6 +101,24 @@ class AdmitAgainPlugin(Protocol):
         self, group: Group, members: Sequence[PodInfo], change: ClusterChange, view: QueueView
     ) -> bool:
         """Whether a group that it keeps out should have its turn; members: as `admit` would get them."""
+        ...
+
+
+@runtime_checkable
+class AdmitWithoutPlugin(Protocol):
+    """An AdmitPlugin that refuses because of what other pods hold: a group that it keeps out may preempt."""
+
+    name: str
+
+    def admit_without(
+        self, group: Group, members: Sequence[PodInfo], gone: Collection[PodInfo], view: QueueView
+    ) -> Status:
+        """As `admit`, if these pods were off their nodes. More of them never turn a yes into a no."""
+        ...
+
+    def may_admit_without(self, group: Group, members: Sequence[PodInfo], view: QueueView) -> bool:
+        """Whether it may be worth a search for such pods; called for each group at each change, so it looks
+        at sums alone."""
         ...
 
 

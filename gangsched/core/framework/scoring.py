@@ -90,6 +90,7 @@ class Scoring:
         self.goes_by_row = bool(self._by_row) and not self.pre_scores and not self._one_by_one
         """Whether only plugins that score by row may have to be called; their scores are kept."""
         self._stating = tuple((one, weight) for one, weight in self.scores if hasattr(one, "is_stated"))
+        self._hoping = tuple(plugin for plugin, _ in self.scores if hasattr(plugin, "preferred_capacity"))
         self._spreading = tuple(plugin for plugin, _ in self.scores if hasattr(plugin, "spreads"))
         # The concerned plugins of _not_by_row, by the set of unconcerned ones: one entry per such set.
         self._others: dict[frozenset[str], tuple[tuple[ScorePlugin, float], ...]] = {}
@@ -143,6 +144,22 @@ class Scoring:
         skipped = self._run_pre_score(state, template, view, rows) if self.pre_scores else frozenset()
         found = self._ask_scores(self._stated_by(template, view), state, template, view, rows, skipped)
         return None if found is None or not len(found) or found.min() == found.max() else found
+
+    def preferred_room(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, room: IntArray, n_members: int
+    ) -> IntArray:
+        """Returns the part of `room` that gives n_members all that they hope for; `room` itself if that part
+        is too little for all of them, or if they hope for nothing."""
+        narrowed = room
+        for plugin in self._hoping:
+            if plugin.name not in state.unconcerned:
+                own = self._ask(plugin.name, "Score", plugin.preferred_capacity, state, template, view)
+                if own is not None:
+                    check_shape(plugin.name, "Score", own, room.shape, "iu")
+                    narrowed = np.minimum(narrowed, own)
+        if narrowed is room or int(np.minimum(narrowed, n_members).sum()) < n_members:
+            return room
+        return narrowed
 
     def spreads(self, template: PodTemplate, members: Sequence[PodTemplate]) -> bool:
         """Whether a plugin wants the template's pods to be apart from other `members`."""

@@ -6,13 +6,15 @@ plugins (plugins.fairness), and what follows from a "no" (core.groups.attempts).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from gangsched.core.binding.start_records import numbers_of
 from gangsched.core.cycle.cycle import GANG
 from gangsched.core.framework.status import SUCCESS, Code, Status
 from gangsched.core.state.state import SharedState
-from gangsched.core.types.group import PENDING, Group, PodInfo
+from gangsched.core.types.group import BOUND, PENDING, Group, PodInfo
 from gangsched.core.types.needed import completes, needed_members
+from gangsched.model.pod_group import GANG_KEY
 
 
 class GroupAdmission:
@@ -21,15 +23,30 @@ class GroupAdmission:
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared
 
-    def ask(self, unit: Sequence[Group]) -> Status:
-        """Whether the members that the unit needs may start. Raises: PluginError."""
-        for group in unit if self._shared.retiring else ():
-            if group.scheduler_name in self._shared.retiring and not completes(group):
-                why = f"profile {group.scheduler_name} is gone from the configuration"
-                return Status(Code.UNRESOLVABLE, why, GANG)
+    def ask(self, unit: Sequence[Group], gone: Collection[PodInfo] = ()) -> Status:
+        """Whether the members that the unit needs may start; gone: pods that count as off their nodes.
+        Raises: PluginError."""
+        if self._shared.retiring and (why := self.retired(unit)):
+            return Status(Code.UNRESOLVABLE, why, GANG)
         if self._admits_all(unit):
             return SUCCESS
-        return self._asked(unit, [info for group in unit for info in needed_members(group)])
+        return self._asked(unit, _needed(unit), gone)
+
+    def retired(self, unit: Sequence[Group]) -> str:
+        """Which profile of the unit starts no gang any more, since the configuration has lost it; ""."""
+        for group in unit:
+            if group.scheduler_name in self._shared.retiring and not completes(group):
+                return f"profile {group.scheduler_name} is gone from the configuration"
+        return ""
+
+    def may_preempt(self, unit: Sequence[Group], refused: Status) -> bool:
+        """Whether the unit, kept out by this answer, may be let in if others are evicted. Raises:
+        PluginError."""
+        profile, view = self._shared.profile_of(unit[0]), self._shared.queue_view
+        if view is None or refused.code is not Code.UNSCHEDULABLE or not profile.post_filters:
+            return False
+        plugin = profile.admit_that_refused(((refused.plugin, None),))
+        return profile.may_admit_without(plugin, unit[0], _needed(unit), view)
 
     def members(self, unit: Sequence[Group], group: Group, pending: list[PodInfo]) -> list[PodInfo]:
         """The group's pending members that take part in this attempt: all if all pending members of the unit
@@ -43,10 +60,35 @@ class GroupAdmission:
         return [info for info in pending if id(info) in needed]
 
     def _admits_all(self, unit: Sequence[Group]) -> bool:
-        return not self._shared.profile_of(unit[0]).admit_plugins or any(group.recovering for group in unit)
+        return not self._shared.profile_of(unit[0]).admit_plugins or all(map(_was_admitted, unit))
 
-    def _asked(self, unit: Sequence[Group], members: Sequence[PodInfo]) -> Status:
+    def _asked(
+        self, unit: Sequence[Group], members: Sequence[PodInfo], gone: Collection[PodInfo] = ()
+    ) -> Status:
         view = self._shared.queue_view
         if view is None or not members:
             return SUCCESS
-        return self._shared.profile_of(unit[0]).run_admit(unit[0], members, view)
+        return self._shared.profile_of(unit[0]).run_admit(unit[0], members, view, gone)
+
+
+def _needed(unit: Sequence[Group]) -> list[PodInfo]:
+    return [info for group in unit for info in needed_members(group)]
+
+
+def _was_admitted(group: Group) -> bool:
+    """Whether the gang is bound in part, so that what it lacks was admitted when its first members were.
+
+    By the Bindings of its members, and not by what the pods say now: pods that run may be edited into a gang
+    with others that a limit keeps out, or into a larger one, and a pod may be created on its node.
+    """
+    if not group.recovering or not all(_bound_as_member(info, group) for info in group.in_state(BOUND)):
+        return False
+    recorded = numbers_of(group)  # None: the watch shows none yet, or a former version has bound them
+    return recorded is None or group.start_count <= recorded.min_count
+
+
+def _bound_as_member(info: PodInfo, group: Group) -> bool:
+    if not info.pod.spec.node_name:  # we have bound it, and the watch has not shown it yet
+        return True
+    gang = (info.pod.metadata.annotations or {}).get(GANG_KEY)
+    return gang == str(group.key) and gang != info.pod.key  # a lone pod is bound under its own name

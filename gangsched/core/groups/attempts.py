@@ -13,17 +13,20 @@ from gangsched.core.binding.binder import Binder
 from gangsched.core.binding.reservation_checks import reservation_lost
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.cycle.cycle import GANG, run_cycle
+from gangsched.core.cycle.near_names import unoffered
 from gangsched.core.cycle.shortage import told_of
+from gangsched.core.cycle.unit_limits import over_unit_limit
 from gangsched.core.framework.interface import SUCCESS, Code, Status
 from gangsched.core.framework.plan import FitError, Plan, first_of
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Demand
 from gangsched.core.groups.admission import GroupAdmission
 from gangsched.core.groups.claiming import Claiming
+from gangsched.core.groups.failed_searches import FailedSearches
 from gangsched.core.groups.forecasts import Forecasts
 from gangsched.core.groups.limit_line import LimitLine
 from gangsched.core.groups.making_room import MakingRoom
-from gangsched.core.groups.nomination import Nominations
+from gangsched.core.groups.nomination import Nominations, room_taken
 from gangsched.core.groups.passed_over import PassedOver
 from gangsched.core.groups.permits import Permits
 from gangsched.core.groups.units import Units
@@ -42,6 +45,8 @@ from gangsched.core.types.group import (
 )
 from gangsched.core.types.placement import Nominated, Placement
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.model.printable import marked
+from gangsched.model.workloads import DEVICE_CLASSES
 
 # Limit on claims made for other groups in one turn; each costs a plan.
 _MAX_CLAIMED = 4
@@ -65,20 +70,24 @@ class Attempts:
         self._binder = binder
         self._permits = permits
         self.nominations = Nominations(shared, reporter)
-        self._admission = GroupAdmission(shared)
-        self._units = Units(shared, self._admission, pick)
+        self.admission = GroupAdmission(shared)
+        self._units = Units(shared, self.admission, pick)
         self._passed_over = PassedOver(shared, reporter)
         self.claiming = Claiming(shared, reporter, self._units)
         self.forecasts = Forecasts(shared, reporter)
+        self.told_former: Callable[[Group], list[str]] = lambda group: []
         self.limits = LimitLine(shared)
+        self.searches = FailedSearches(shared)
         self._room = MakingRoom(
             shared,
             self.nominations,
             self.claiming,
             self._units,
+            self.searches,
             cycle=self._cycle,
             place=self._place,
             give_back=self.give_back,
+            rounds=self.nominations.rounds,
         )
 
     def run(self, group: Group) -> None:
@@ -89,7 +98,8 @@ class Attempts:
                 return
             self._shared.start_together.refused.pop(group.key, None)
             if (busy := self._shared.start_together.busy(group)) is not None:
-                why = f"gang {group.key} starts together with {busy.key}, which is {busy.state.value}"
+                other = marked("gang", [str(busy.key)])
+                why = f"gang {group.key} starts together with {other}, which is {busy.state.value}"
                 self._keep_out([group], why, GANG)
                 return
         unit = self._units.of(group)
@@ -97,20 +107,24 @@ class Attempts:
             return
         for each in unit:
             each.attempts += 1
+            each.tried_s = self._shared.now_s
             each.cause_id = f"{each.key}#{each.attempts}"
             self._shared.queue.leave_line(each)
         self._shared.count("attempts", len(unit))
         self._passed_over.begin(unit)
         if self._shared.observer is not None:
             self._shared.observer.attempt_began(unit)
+        if too_much := over_unit_limit([group.in_state(PENDING) for group in unit]):
+            self._keep_out(unit, too_much, GANG)
+            return
         try:
-            admitted = self._admission.ask(unit)
-            self.limits.answered(unit, admitted)
-            if admitted.is_success:
+            admitted = self.admission.ask(unit)
+            now = admitted if admitted.is_success else self._room.below_limits(unit, admitted)
+            self.limits.answered(unit, now or SUCCESS)
+            if now is not None and now.is_success:
                 self.decide(unit)
-            else:
-                why, for_good = f"{admitted.plugin}: {admitted.reason}", admitted.code is Code.UNRESOLVABLE
-                self._keep_out(unit, why, admitted.plugin, for_good=for_good)
+            elif now is not None:
+                self._keep_out(unit, f"{now.plugin}: {now.reason}", now.plugin, code=now.code)
         except PluginError as error:
             self._shared.hooks.blame(error, group)
             self._keep_out(unit, str(error), error.plugin)
@@ -190,7 +204,9 @@ class Attempts:
                 self._shared.flush_changes()
                 answer = self._place(unit)
         if isinstance(answer, FitError):
-            return self._room.keep_waiting(unit, waited) if waited else self._room.make(unit, answer)
+            if waited is not None and waited.unit[0].preemption is waited:
+                return self._room.keep_waiting(unit, waited, answer)
+            return self._room.make(unit, answer)
         return answer
 
     def _refuse(self, unit: list[Group], answer: FitError) -> None:
@@ -200,10 +216,13 @@ class Attempts:
         claimed = self.claiming.refused(unit)
         message = answer.message
         if answer.shortage is not None:
+            if unoffered(answer.shortage):
+                self._shared.cache.objects.asked_for[DEVICE_CLASSES] = None
             holding = self._shared.queue.waiting
             told = told_of(answer.shortage, answer.group, holding)
             kept = self.claiming.told_kept(unit, answer.shortage)
-            message = " ".join((message, *told, *kept, *self._passed_over.told_ends(answer)))
+            former = self.told_former(answer.group)
+            message = " ".join((message, *told, *kept, *former, *self._passed_over.told_ends(answer)))
         self._reject(unit, f"{claimed} {message}" if claimed else message, answer)
 
     def _place(self, unit: list[Group]) -> Plan | FitError:
@@ -250,6 +269,9 @@ class Attempts:
         self._shared.cache.assume(plan.placements)
         self.claiming.started(unit, plan)
         self.forecasts.started(unit)
+        if self._shared.victims:
+            names = {self._shared.cache.view.name(one.row) for one in plan.placements}
+            room_taken(self._shared, names, unit)
         for group in unit:
             mine = [p.info for p in plan.placements]
             if len(unit) > 1:
@@ -314,12 +336,13 @@ class Attempts:
             unread = shared.start_together.unread(group)
             self._reporter.waiting(group, f"{why} ({unread})" if unread else why, wait_s)
 
-    def _keep_out(self, unit: list[Group], why: str, plugin: str, *, for_good: bool = False) -> None:
+    def _keep_out(self, unit: list[Group], why: str, plugin: str, *, code: Code = Code.UNSCHEDULABLE) -> None:
         """Rejects the unit, but not for lack of room: a plugin refuses or fails, or its set cannot start."""
         for group in unit:
             self._shared.forget_all(group, why)
-        claimed = self.claiming.kept_out(unit, for_good=for_good)
-        self._rejected(unit, f"{claimed} {why}" if claimed else why, ((plugin, None),))
+        claimed = self.claiming.kept_out(unit, for_good=code is Code.UNRESOLVABLE)
+        told = f"{claimed} {why}" if claimed else why
+        self._rejected(unit, told, ((plugin, None),), is_pending=code is Code.PENDING)
 
     def _reject(self, unit: list[Group], message: str, answer: FitError) -> None:
         """Rejects the unit and releases its reservations."""
@@ -349,6 +372,7 @@ class Attempts:
                 self._shared.queue.back_off(group, Cause.SAID_LATER, self._shared.now_s)
             else:
                 self._shared.queue.reject(group, Cause.REJECTED, self._shared.now_s)
+                self.nominations.rounds.awaited(group, unit[0])
             self._reporter.rejected(group, message)
 
     def timed_out(self, group: Group) -> None:
@@ -358,7 +382,7 @@ class Attempts:
                 self.give_back(group, NOT_ANY_MORE)
             elif not self.nominations.again(group):
                 self._shared.count("preemption_timeouts")
-                left = ", ".join(info.pod.key for info in group.preemption.waits_for.values())
+                left = marked("pod", [info.pod.key for info in group.preemption.waits_for.values()])
                 self.give_back(group, f"preemption: its victims did not go in time: {left}")
             return
         if not group.n_assumed:  # it waited for victims with a group that is gone, or no longer of its set

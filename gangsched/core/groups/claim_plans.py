@@ -7,26 +7,27 @@ ones, on Trials without the pods that will have ended. Called by core.groups.cla
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from gangsched.core.cache.trial import Trial
 from gangsched.core.cycle.cycle import run_cycle
+from gangsched.core.cycle.unit_limits import weight_of
 from gangsched.core.framework.plan import FitError, Plan
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.groups.plan_rooms import PlanRooms
 from gangsched.core.groups.units import Units
-from gangsched.core.queueing.claims import Claims
+from gangsched.core.queueing.claims import MAX_CLAIMS, Claims
 from gangsched.core.queueing.ends import End
 from gangsched.core.queueing.idle_budget import TooIdle, idle_until
-from gangsched.core.queueing.planning import Search, moments_from
+from gangsched.core.queueing.planning import MAX_LOOKS, Search, moments_from
 from gangsched.core.queueing.room import Room
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.claim import Blocker, StartClaim
-from gangsched.core.types.group import Group, PodInfo
+from gangsched.core.types.group import PENDING, Group, PodInfo
 from gangsched.core.types.placement import Nominated, Placement
 
 
@@ -154,16 +155,36 @@ class ClaimPlans:
             return ()
         return self._held(answer.placements) if isinstance(answer, Plan) else ()
 
-    def too_idle(self, claims: Claims, claim: StartClaim) -> TooIdle | None:
+    def too_idle(self, claims: Claims, claim: StartClaim, *, stands: bool = False) -> TooIdle | None:
         """Why the claim cannot be afforded in mode budget: what it will keep idle if no pod fills the room
-        meanwhile (core.queueing.idle_budget.idle_until). None: it can, or there is no budget."""
+        meanwhile (core.queueing.idle_budget.idle_until). None: it can, or there is no budget.
+
+        stands: it has kept room already, and may be continued on credit: given up, all that would be lost,
+        often for one last pod, and the next claim would begin anew.
+        """
         if claims.budget is None:
             return None
         view, now_s = self._shared.cache.view, self._shared.now_s
         leaving = [
             (info.row, end.at_s, info.template) for info, end in self._ending(claim.nodes, claim.start_s)
         ]
-        return claims.budget.too_idle(idle_until(claim.start_s, claim.held, view, leaving, now_s), now_s)
+        costs_s: Mapping[str, float] = idle_until(claim.start_s, claim.held, view, leaving, now_s)
+        return claims.budget.too_idle(claims.budget.on_credit(costs_s) if stands else costs_s, now_s)
+
+    def tenant(self, group: Group) -> str:
+        """The group's queue; its namespace if no queues are configured."""
+        view = self._shared.queue_view
+        return group.key.namespace if view is None else view.queue_of(group)
+
+    def has_slot(self, claims: Claims, group: Group) -> bool:
+        """Whether the group's tenant may have one more claim: as many as are left for others. So one alone
+        has at most half of all, two a third each, and the next always finds some.
+
+        Source: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches"
+        (IEEE/ACM Transactions on Networking 6(2), 1998).
+        """
+        tenant = self.tenant(group)
+        return sum(self.tenant(one.unit[0]) == tenant for one in claims.all) < MAX_CLAIMS - len(claims)
 
     def walltime_s(self, unit: Sequence[Group]) -> float:
         """The longest walltime of its groups."""
@@ -185,7 +206,8 @@ class ClaimPlans:
             return first_s, answer
         ends_s = np.append(self.rooms.look().ends_s, ends_s)
         moments = moments_from(math.nextafter(first_s, math.inf), ends_s[ends_s <= asked.by_s])
-        search, found = Search(len(moments)), None
+        weight = weight_of([group.in_state(PENDING) for group in asked.unit])
+        search, found = Search(len(moments), max(MAX_LOOKS // weight, 1)), None
         for at in search:
             at_s = moments[at]
             answer = self._at(asked, at_s, rooms) if self._has_room(asked, at_s, rooms) else None

@@ -24,14 +24,15 @@ from gangsched.core.groups.outranked import Outranked
 from gangsched.core.groups.overrun import fix_ends, may_be_evicted_for
 from gangsched.core.groups.units import Units
 from gangsched.core.queueing.bypasses import Bypasses
-from gangsched.core.queueing.claims import MAX_CLAIMS, Claims
+from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.idle_of_queues import IdleOfQueues
-from gangsched.core.state.reporter import START_PROMISED, Reporter
+from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.claim import Blocker, StartClaim
 from gangsched.core.types.group import NEVER_S, Group
 from gangsched.core.types.placement import Nominated
+from gangsched.model.effects import START_PROMISED
 
 # Pause before a failed claim, or early promise, is tried again: a plan costs several turns.
 _HOPELESS_S = 60.0
@@ -91,7 +92,9 @@ class Claiming:
     def yielding(self, unit: Sequence[Group]) -> list[StartClaim]:
         """Promised claims that yield to the unit's own later one: if it starts now, they may become late."""
         claims, now_s = self._claims, self._shared.now_s
-        return [] if claims is None else claims.yielding(unit, now_s, now_s + self.plans.walltime_s(unit))
+        if claims is None or not claims.by_key:
+            return []
+        return claims.yielding(unit, now_s, now_s + self.plans.walltime_s(unit))
 
     def eased(self, unit: Sequence[Group]) -> bool:
         """Replans, for the same start, claims that hold up the unit and keep more free room than they must.
@@ -138,10 +141,10 @@ class Claiming:
             if bypasses.is_early(full):
                 if self._make_early(claims, bypasses, full):
                     return False
-            elif len(claims) < MAX_CLAIMS:
+            elif self.plans.has_slot(claims, full):
                 if self._make(claims, bypasses, full):
                     return False
-            elif claims.budget is None:
+            elif claims.budget is None and self.plans.tenant(unit[0]) == self.plans.tenant(full):
                 return False
             else:
                 bypasses.yields(full, shared.now_s + _HOPELESS_S, shared.now_s)
@@ -150,7 +153,7 @@ class Claiming:
     def started(self, unit: Sequence[Group], plan: Plan) -> None:
         """Records that the plan's members are reserved."""
         if self._shared.ends is not None:
-            self._shared.ends.began([one.info for one in plan.placements], self._shared.now_s)
+            self._shared.ends.began(plan.placements, self._shared.now_s)
         if (claims := self._claims) is not None and claims.by_key:
             nodes = frozenset(self._shared.cache.view.name(one.row) for one in plan.placements)
             self._outranked.taken(unit, claims.all, nodes)
@@ -180,7 +183,7 @@ class Claiming:
         if claims is not None and bypasses is not None and claims.own(unit) is None:
             for group in (found := [one for one in unit if had_claim(one)]):
                 bypasses.at_bound(group, self._shared.now_s)
-            if found and len(claims) < MAX_CLAIMS:
+            if found and self.plans.has_slot(claims, first):
                 self._make(claims, bypasses, first, is_paid=True)
         if claims is None or claims.own(unit) is None:
             self._told.withdrawn(unit)
@@ -231,14 +234,25 @@ class Claiming:
         """At the end of a turn: drops claims whose groups have changed, and schedules checks of claims whose
         nodes have."""
         claims, shared = self._claims, self._shared
-        before, self._before = self._before, claims
-        if before is not None and before is not claims:
-            self._end_all(before)
+        if claims is not self._before:
+            before, self._before = self._before, claims
+            if before is not None:
+                self._end_all(before)
         if claims is None:
             return
         if shared.queue_book is not None:
             self._idle.charge(shared.queue_book, claims.all, claims.revision, shared.now_s)
-        self.plans.rooms.follow()
+        if claims.by_key or (shared.queue.bypasses is not None and shared.queue.bypasses.counts_any):
+            self.plans.rooms.follow()
+        elif (
+            claims.revision == self._revision
+            and self._settled is shared.settings.queueing
+            and not claims.ended
+            and not claims.is_doubtful
+        ):
+            # There is no claim and was none at the last look, and all below is about claims.
+            self._mark, self._heard = shared.cache.nodes.journal_end, shared.n_heard
+            return
         heard, self._heard = self._heard, shared.n_heard
         if claims.is_doubtful or heard != self._heard:
             claims.is_doubtful = False
@@ -294,7 +308,7 @@ class Claiming:
     def _make_early(self, claims: Claims, bypasses: Bypasses, group: Group) -> bool:
         """Makes a claim for the first in line if its start can be promised; else it waits for its bound."""
         unit = self._units.of(group)
-        may_be_made = len(claims) < MAX_CLAIMS and self._is_admitted(unit)
+        may_be_made = self.plans.has_slot(claims, group) and self._is_admitted(unit)
         claim = self.plans.made(claims, unit) if may_be_made else None
         if claim is not None and claim.is_promise and self.plans.too_idle(claims, claim) is None:
             self._put_up(claims, claim)
@@ -331,10 +345,10 @@ class Claiming:
         self._shared.count("claims_made")
         self._told.made(claim)
 
-    def _affords(self, claims: Claims, claim: StartClaim) -> bool:
+    def _affords(self, claims: Claims, claim: StartClaim, *, stands: bool = False) -> bool:
         """Whether the budget allows what the claim will keep idle; if not, its groups yield until it does."""
         shared = self._shared
-        too_idle = self.plans.too_idle(claims, claim)
+        too_idle = self.plans.too_idle(claims, claim, stands=stands)
         if too_idle is None or shared.queue.bypasses is None:
             return True
         again_s = min(max(too_idle.from_s, shared.now_s + _AGAIN_S), shared.now_s + _HOPELESS_S)
@@ -363,8 +377,7 @@ class Claiming:
             return
         stays = () if is_late else self.plans.still(claims, claim)
         if stays:
-            claims.put(claim, before=claim)
-            claim.held = stays
+            claims.keep(claim, stays, claim.start_s, claim.end_s)
             self._rests_on(claims, claim, self.plans.landed(claim))
             if now_s < (next_s := claim.planned_s + _PLAN_EVERY_S) and not claim.is_anew:
                 return self._look_at(claim, min(claim.look_s, next_s))
@@ -380,7 +393,7 @@ class Claiming:
         if fresh is None:
             claim.planned_s = now_s
             return
-        if fresh.start_s > claim.start_s + 1.0 and not self._affords(claims, fresh):
+        if fresh.start_s > claim.start_s + 1.0 and not self._affords(claims, fresh, stands=True):
             self._drop(claims, claim)
             return
         self._move(claims, claim, fresh)
@@ -392,9 +405,8 @@ class Claiming:
             claim.slipped_s = self._shared.now_s
             claim.because = slip_cause(self._shared, claim, self._units.demands(list(claim.unit)))
             claim.is_outranked = False
-        claims.put(claim, before=claim)
-        claim.start_s, claim.end_s = fresh.start_s, fresh.end_s
+        claims.keep(claim, fresh.held, fresh.start_s, fresh.end_s)
         self._look_at(claim, fresh.start_s + 1.0)
-        claim.held, claim.blockers, claim.beside = fresh.held, fresh.blockers, fresh.beside
+        claim.blockers, claim.beside = fresh.blockers, fresh.beside
         self._stands(claim)
         self._told.moved(claim)

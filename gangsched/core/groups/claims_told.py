@@ -16,16 +16,18 @@ from itertools import islice
 from gangsched.core.cycle.shortage import lacks
 from gangsched.core.framework.plan import Shortage
 from gangsched.core.queueing.claims import Claims
-from gangsched.core.state.reporter import START_PROMISED, Reporter, clean
+from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.group import Group, GroupState
+from gangsched.model.effects import START_PROMISED
 from gangsched.model.pod_group import CORE
+from gangsched.model.printable import marked
 from gangsched.model.resources import told_amount
+from gangsched.model.walltime import LATEST_S
 
 _ANEW_S = 60.0
 _ANEW_SHARE = 0.1
-LATEST_S = 400 * 366 * 86_400.0
 _STARTED = (GroupState.WAITING, GroupState.BINDING, GroupState.BOUND)
 _CLAIMED, _ESTIMATED = "Claimed", "Estimated"
 _TAKEN = "it has its room: the claim has ended"
@@ -117,7 +119,8 @@ class ClaimsTold:
                     yield f"{told_amount(lack.resource, n)} {lack.resource} {self._whose(claim)}."
 
     def _whose(self, claim: StartClaim) -> str:
-        name = f"are kept for {claim.unit[0].key}"
+        of = claim.unit[0]
+        name = f"are kept for {marked('gang' if of.is_gang else 'pod', [str(of.key)])}"
         if claim.told_promise:
             return f"{name}, which is promised to start{told_time(self._shared, claim.told_s, 'by')}"
         return f"{name}, which may start{told_time(self._shared, claim.told_s, 'about')}"
@@ -173,11 +176,11 @@ class ClaimsTold:
         ends = self._shared.ends
         for info in ends.extended if ends is not None else ():
             by_it = (str(o.unit[0].key) for o in claims.all if any(b.uid == info.uid for b in o.blockers))
-            whose = next(by_it, "another")
+            whose = marked("gang", [first]) if (first := next(by_it, "")) else "another"
             message = (
                 f"its longer walltime does not count: the start of {whose} was promised by the shorter one"
             )
-            self._reporter.pod_event(info.pod, "Warning", "WalltimeKept", "Scheduling", clean(message))
+            self._reporter.pod_event(info.pod, "Warning", "WalltimeKept", "Scheduling", message)
         if ends is not None:
             ends.extended.clear()
 

@@ -17,14 +17,17 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from gangsched.core.groups.claims_told import LATEST_S, told_time
-from gangsched.core.state.reporter import START_PROMISED, Reporter, clean
+from gangsched.core.groups.claims_told import told_time
+from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import Group
 from gangsched.core.types.states import IN_LINE
+from gangsched.model.effects import START_PROMISED
 from gangsched.model.events import StartsEstimated
 from gangsched.model.owners import Owner
-from gangsched.model.pod_group import GroupKey
+from gangsched.model.pod_group import CORE, GroupKey
+from gangsched.model.printable import clean
+from gangsched.model.walltime import LATEST_S
 
 RATIOS = (0.25, 0.5, 0.8, 0.9, 1.0, 1.1, 1.25, 2.0, 4.0)
 FORECAST, UNKNOWN = "Forecast", "Unknown"
@@ -132,6 +135,8 @@ class Forecasts:
                 self.total_ratio += ratio
                 self._last.append(ratio)
                 self._spread = None
+            if group.key.dialect != CORE:  # the condition is written on no other
+                continue
             if self._reporter.condition(group, START_PROMISED).get("reason") in (FORECAST, UNKNOWN):
                 self._reporter.start_promised(
                     group, promised=False, reason="Started", message="it has started", is_written=False

@@ -14,18 +14,21 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from gangsched.config.foreign import REFUSE, WARN
+from gangsched.config.foreign import IGNORE, REFUSE
+from gangsched.core.binding.start_records import bound_by, numbers_of
+from gangsched.core.groups.agreement import agree, disagreement, first_that_counts, speaks
 from gangsched.core.groups.own_keys import OwnKeys, ignored_on_object
 from gangsched.core.groups.owners import Owners
+from gangsched.core.groups.priorities import ignored_wish, set_priority
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
-from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
+from gangsched.core.types.group import Group, MemberState, PodInfo
+from gangsched.core.types.states import BINDING
 from gangsched.errors import ParseError
 from gangsched.model.events import PodGroupAdded, PodGroupDeleted, PodGroupUpdated
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import (
-    N_COMMON,
     POD,
     GroupKey,
     PodGroup,
@@ -36,7 +39,6 @@ from gangsched.model.pod_group import (
     is_inferred,
     needs_object,
     one_speaks,
-    stated_names,
     with_wishes_of,
 )
 from gangsched.model.workloads import PRIORITY_CLASSES
@@ -97,9 +99,14 @@ class GroupSpecs:
         if group is not None and not _same_numbers(known, read):
             self._shared.touch(group)
         elif group is not None and group.definition is not None and isinstance(read, PodGroup):
-            before_it = group.definition
-            weight = before_it.packing_weight
-            group.definition = replace(read, topology=before_it.topology, packing_weight=weight)
+            was = group.definition
+            group.definition = replace(
+                read,
+                topology=was.topology,
+                packing_weight=was.packing_weight,
+                unsupported=was.unsupported,
+                wishes=was.wishes,
+            )
 
     def remove_object(self, event: PodGroupDeleted) -> None:
         """Forgets an object that is gone; a group that was never whole gathers again."""
@@ -112,8 +119,7 @@ class GroupSpecs:
             return
         self._objects.pop(key, None)
         self._read_from.pop(key, None)
-        if key in self._shared.groups:
-            self._shared.touch(self._shared.groups[key])
+        self._touch(key)
 
     def refuse_object(self, key: GroupKey, uid: str, message: str) -> None:
         """Records that the object does not parse at all; its earlier content is void.
@@ -124,13 +130,17 @@ class GroupSpecs:
         if isinstance(known, PodGroup) and known.uid != uid:
             return
         self._objects[key] = message
-        if key in self._shared.groups:
-            self._shared.touch(self._shared.groups[key])
+        self._touch(key)
 
     def ignored_of(self, group: Group) -> list[str]:
-        """Sentences about keys of the group's object and members that are never read."""
+        """Sentences about keys of the group's object and members that are never read, and about wishes of the
+        group that gangsched does not grant."""
         told = self._read_from.get(group.key)
-        return self.own_keys.of_group(group, ignored_on_object(told[min(told)].item.metadata) if told else ())
+        of_keys = ignored_on_object(told[min(told)].item.metadata) if told else ()
+        wishes = () if group.definition is None else group.definition.wishes
+        subject = f"gang {group.key}" if group.is_gang else f"pod {group.key}"
+        found = [*self.own_keys.of_group(group, of_keys), *(f"{subject}: {wish}" for wish in wishes)]
+        return [*found, priority] if (priority := ignored_wish(group)) else found
 
     def is_basic(self, key: GroupKey) -> bool | None:
         """Whether that PodGroup requires no gang; None if it does not exist."""
@@ -140,10 +150,10 @@ class GroupSpecs:
     def resolve(self, group: Group) -> None:
         """Computes the group's numbers, or the problem with them, from its members and its object."""
         listed, defined = group.start_together, group.definition
-        info = _first_that_counts(group)
+        info = first_that_counts(group)
         if info is not None and not group.n_holding and not group.n_assumed:
             group.scheduler_name = info.pod.spec.scheduler_name  # failed members may name another one
-        group.definition, group.problem = self._spec_of(group)
+        group.definition, group.problem = self._spec_of(group, info)
         self._reporter.redefined(group, before=defined)
         is_timed_anew = _walltime(group.definition) != _walltime(defined)
         book, walltimes = self._shared.queue_book, self._shared.walltimes
@@ -156,16 +166,7 @@ class GroupSpecs:
             group.problem = self._refusal(group, group.definition)
         if group.start_together != listed:
             self._shared.list_changed(group, listed)
-        before = group.priority
-        if info is not None:
-            group.priority = info.pod.spec.priority or 0
-        if group.definition is not None and group.definition.priority is not None:
-            group.priority = group.definition.priority
-            self._shared.lowest_of_groups = min(self._shared.lowest_of_groups, group.priority)
-        elif group.definition is not None and group.definition.priority_class:
-            group.priority = self._priority_by_class(group.definition.priority_class, group.priority)
-            self._shared.lowest_of_groups = min(self._shared.lowest_of_groups, group.priority)
-        if (group.priority != before or is_timed_anew) and group.active_token:
+        if (set_priority(self._shared, group) or is_timed_anew) and group.active_token:
             self._shared.queue.activate(group, Cause.PLACE_CHANGED)
         strangers = self._strangers.get(group.key)
         if strangers and not group.problem and not group.satisfied:
@@ -175,49 +176,42 @@ class GroupSpecs:
                 "a gang can only start whole if one scheduler places all of it"
             )
 
-    def _priority_by_class(self, name: str, of_pods: int) -> int:
-        """The priority class's value if the pods have no priority of their own (none, or the default)."""
-        classes = self._shared.cache.objects.of(PRIORITY_CLASSES)
-        named = classes.get(("", name))
-        given = [one.value for one in classes.values() if one.global_default]
-        return named.value if named is not None and of_pods in (0, *given) else of_pods
-
     def classes_changed(self) -> None:
         """Reconsiders groups with a priority class, as one has changed or is gone."""
         for key, known in self._objects.items():
             if isinstance(known, PodGroup) and known.priority_class and key in self._shared.groups:
                 self._shared.touch(self._shared.groups[key])
 
-    def _spec_of(self, group: Group) -> tuple[PodGroup | None, str]:
+    def _spec_of(self, group: Group, info: PodInfo | None) -> tuple[PodGroup | None, str]:
         # A gang that runs or is being bound keeps the definition it was bound by until it has ended.
-        standing = group.definition if group.n_bound or group.state is GroupState.BINDING else None
+        standing = group.definition if group.n_bound or group.state is BINDING else None
         if group.own_problem:
             return standing, group.own_problem
-        if len(group.stated) > 1 and not group.satisfied and not _agree(group):
-            return group.definition or self._as_some_state(group), _disagreement(group)
+        if len(group.stated) > 1 and not group.satisfied and not agree(group):
+            return group.definition or self._as_some_state(group), disagreement(group)
         if needs_object(group.key):
             known = self._objects.get(group.key)
-            if known is None and standing is not None:
-                return standing, ""
+            if known is None and group.n_bound:
+                return bound_by(group, standing)
             if isinstance(known, str):
-                return standing, known
+                return standing or numbers_of(group), known
             if known is not None:
                 self.own_keys.beside_object(group, known.min_count)
             return _with_wishes(group, known, standing)
         if is_inferred(group.key):
             found, problem = self._owners.numbers(group)
-            return (standing if found is None and problem else found), problem
-        info = _first_that_counts(group)
+            return (standing or numbers_of(group) if found is None and problem else found), problem
         if one_speaks(group.key):
-            info = next((one for one in group.members.values() if _speaks(one.stated)), info)
+            info = next((one for one in group.members.values() if speaks(one.stated)), info)
         if info is None or (group.definition is not None and group.read_from == info.stated):
             return group.definition, ""
-        group.read_from = info.stated
         try:
-            return group_from_pod(group.key, info.pod), ""
+            found = group_from_pod(group.key, info.pod)
         except ParseError as error:
             problem = f"gang {group.key}: {error}" if group.is_gang else str(error)
-            return standing, problem + self.own_keys.perhaps_misspelt(group, info.pod)
+            return standing or numbers_of(group), problem + self.own_keys.perhaps_misspelt(group, info.pod)
+        group.read_from = info.stated
+        return found, ""
 
     def _as_some_state(self, group: Group) -> PodGroup | None:
         """What its bound members state, or else its first member, if the members have always disagreed.
@@ -228,10 +222,10 @@ class GroupSpecs:
             return self._owners.numbers(group)[0]
         known = self._objects.get(group.key)
         if isinstance(known, str) or (known is None and needs_object(group.key)):
-            return None
-        speaks = group.in_state(MemberState.BOUND) or list(islice(group.members.values(), 1))
+            return numbers_of(group)
+        speaking = group.in_state(MemberState.BOUND) or list(islice(group.members.values(), 1))
         found: list[PodGroup] = []
-        for pod in islice({info.stated: info.pod for info in speaks}.values(), _MAX_COMPARED):
+        for pod in islice({info.stated: info.pod for info in speaking}.values(), _MAX_COMPARED):
             with suppress(ParseError):
                 found.append(with_wishes_of(known, pod) if known else group_from_pod(group.key, pod))
         return min(found, key=lambda one: one.min_count, default=None)
@@ -246,14 +240,15 @@ class GroupSpecs:
                     f"gang {group.key}: member {told.pod.metadata.name} has role {told.role!r}, which is not "
                     f"one of the group's: {known}"
                 )
-        if not definition.unsupported:
+        if not definition.unsupported and not definition.wishes:
             return ""
         mode = self._shared.settings.foreign_markers.get(group.scheduler_name, REFUSE)
-        said = "; ".join(definition.unsupported)
         subject = f"gang {group.key}" if group.is_gang else f"pod {group.key}"
-        if mode == REFUSE:
+        if mode == REFUSE and definition.unsupported:
+            said = "; ".join(definition.unsupported)
             return f"{subject} asks for something that gangsched does not do: {said}"
-        if mode == WARN and group.warned != said:
+        said = "; ".join((*definition.unsupported, *definition.wishes))
+        if mode != IGNORE and group.warned != said:
             group.warned = said
             self._reporter.event(
                 group, "Warning", "ForeignMarker", "Scheduling", f"{subject}: this is ignored: {said}"
@@ -310,7 +305,7 @@ def _with_wishes(
     group: Group, known: PodGroup | None, standing: PodGroup | None
 ) -> tuple[PodGroup | None, str]:
     """(the object's definition with the pods' own requests merged in; what is wrong with these)."""
-    info = _first_that_counts(group)
+    info = first_that_counts(group)
     if known is None or info is None:
         return known, ""
     try:
@@ -322,46 +317,9 @@ def _with_wishes(
 def _has_strange_role(group: Group, definition: PodGroup) -> bool:
     """Whether a member has an unknown role. Goes by counts, not to iterate a large gang for each new
     member."""
-    if any(role not in definition.roles for role in group.n_of_role):
+    if any(role not in definition.known_roles for role in group.n_of_role):
         return True
     return "" not in definition.known_roles and sum(group.n_of_role.values()) < group.n_existing
-
-
-def _speaks(stated: tuple[object, ...]) -> bool:
-    return any(value is not None for value in stated[N_COMMON:])
-
-
-def _first_that_counts(group: Group) -> PodInfo | None:
-    """The member whose statement counts: if they differ, the first that has not failed and is not leaving."""
-    first = group.first()
-    if len(group.stated) < 2:
-        return first
-    return next((info for info in group.members.values() if _counts(info)), first)
-
-
-def _counts(info: PodInfo) -> bool:
-    return info.state not in (MemberState.FAILED, MemberState.LEAVING)
-
-
-def _agree(group: Group) -> bool:
-    """Whether the members that count agree. If one may speak for all, members without a statement agree."""
-    stated = {info.stated for info in group.members.values() if _counts(info)}
-    if not one_speaks(group.key):
-        return len(stated) <= 1
-    said = {one for one in stated if _speaks(one)}
-    return len(said) <= 1 and len({one[:N_COMMON] for one in stated}) <= 1
-
-
-def _disagreement(group: Group) -> str:
-    for i, name in enumerate(stated_names(group.key)):
-        by_value: dict[object, str] = {}
-        for info in group.members.values():
-            if _counts(info):
-                by_value.setdefault(info.stated[i], info.pod.metadata.name)
-        if len(by_value) > 1:
-            said = ", ".join(f"{value!r} ({pod})" for value, pod in list(by_value.items())[:4])
-            return f"gang {group.key}: members disagree on {name}: {said}; give all of them the same"
-    return f"gang {group.key}: members disagree on the group's numbers"
 
 
 def _read(event: PodGroupAdded | PodGroupUpdated) -> PodGroup | str:

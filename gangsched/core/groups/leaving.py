@@ -7,18 +7,47 @@ before that. So that these start together and not one by one beside the ending o
     any other gang                                     once all that run are being deleted and new ones exist
     the gang is being bound, or is evicted             it stays: the gang starts again when the last is gone
 
-A member that has left is a lone pod. Called by core.groups.membership, and by core.groups.reconciler.
+A member that has left is a lone pod. Called by core.groups.membership, and by core.groups.reconciler. Also
+here: what makes refused evictions worth repeating at once, called by core.cluster_objects too.
 """
 
 from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
+from gangsched.core.device_audit.device_health import DeviceHealth
+from gangsched.core.device_audit.drift import DriftAudit
 from gangsched.core.state.state import SharedState
-from gangsched.core.types.group import BOUND, Group, GroupState, PodInfo
+from gangsched.core.types.group import BOUND, DONE, Group, GroupState, PodInfo
+from gangsched.model.objects import Pod
 from gangsched.model.pod_group import is_inferred, lone_key, role_of, stated_by
 
 _STAYS = (GroupState.BINDING, GroupState.UNWINDING)
+
+
+def evict_soon(shared: SharedState, health: DeviceHealth, audit: DriftAudit, info: PodInfo) -> None:
+    """Repeats what is asked for this pod, with short pauses again: the pod, or a budget, has changed.
+
+    A unit that waits for its victims looks every two seconds anyway.
+    """
+    shared.evictions.forget(info.uid)
+    health.evict_soon(info.uid)
+    audit.evict_soon(info.uid)
+    if info.group is not None and info.group.state is GroupState.UNWINDING:
+        shared.queue.set_deadline(info.group, shared.now_s)
+
+
+def evict_edited(
+    shared: SharedState, health: DeviceHealth, audit: DriftAudit, info: PodInfo, old: Pod
+) -> None:
+    """Does so if the pod, now of another version than `old`, may be treated otherwise by a budget."""
+    if shared.evictions.is_asked(info.uid) and _seen_by_budgets(old) != _seen_by_budgets(info.pod):
+        evict_soon(shared, health, audit, info)
+
+
+def _seen_by_budgets(pod: Pod) -> tuple[object, ...]:
+    ready = [one.status for one in pod.status.conditions or () if one.type == "Ready"]
+    return pod.metadata.labels, pod.status.phase, ready
 
 
 class Leaving:
@@ -27,6 +56,8 @@ class Leaving:
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared
         self._known: WeakKeyDictionary[Group, dict[str, PodInfo]] = WeakKeyDictionary()
+        self.n_ended_gone: WeakKeyDictionary[Group, int] = WeakKeyDictionary()
+        """How many members that had ended were deleted; only for messages."""
 
     def note(self, info: PodInfo) -> None:
         """Notes that this pod is being deleted."""
@@ -45,6 +76,8 @@ class Leaving:
         """Forgets a pod that is no longer a member."""
         if known := self._known.get(group):
             known.pop(info.uid, None)
+        if info.state is DONE:
+            self.n_ended_gone[group] = self.n_ended_gone.get(group, 0) + 1
 
     def look(self, group: Group) -> None:
         """Lets the members that hold nodes leave if all of them are being deleted and others are pending."""

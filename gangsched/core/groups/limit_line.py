@@ -78,9 +78,9 @@ class LimitLine:
     def answered(self, unit: Sequence[Group], answer: Status) -> None:
         """Records Admit's answer about the unit."""
         view, bypasses = self._shared.queue_view, self._shared.queue.bypasses
-        is_out = answer.code is Code.UNSCHEDULABLE and answer.plugin == _FAIRNESS and self._is_on
+        is_out = answer.plugin == _FAIRNESS and answer.code is Code.UNSCHEDULABLE and self._is_on
         claims = self._shared.queue.claims
-        if claims is not None and claims.own(unit) is not None:  # the claim keeps what it needs
+        if is_out and claims is not None and claims.own(unit) is not None:  # the claim keeps what it needs
             is_out = False
         if not is_out or view is None or view.queues is None or bypasses is None:
             for group in unit if self._known else ():
@@ -89,6 +89,8 @@ class LimitLine:
             return
         tree = self._follow(view, view.queues.tree)
         for group in unit:
+            if not bypasses.bounds.protects(group):
+                continue
             queue, needs = view.queue_of(group), limited_needs(view, tree, group)
             known = self._known.get(group.key)
             if known is None or known.group is not group or known.queue != queue:
@@ -124,9 +126,7 @@ class LimitLine:
         it waited for them too, none of them would start, and the limit would be idle. It passes them once,
         and no other group gets a claim as long as they keep it out.
         """
-        found = self._claimed.kept_by_preemption(group)
-        if not completes(group):
-            add_needs(found, self._claimed.kept_from(group))
+        found = self._claimed.kept_from(group, by_claims=not completes(group))
         claims = self._shared.queue.claims
         if not self._known or self._shared.queue_view is None or completes(group):
             return found

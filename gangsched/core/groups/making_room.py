@@ -6,7 +6,7 @@ eviction and the reservation of their room (core.groups.nomination).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from copy import copy
 from functools import partial
 
@@ -18,10 +18,12 @@ from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.cycle.cycle import run_cycle
 from gangsched.core.cycle.topology import requires_domain
 from gangsched.core.framework.eviction_rule import EvictionRule
-from gangsched.core.framework.interface import Code, DryRun, Status
+from gangsched.core.framework.interface import Code, DryRun, PostFilterResult, Status
 from gangsched.core.framework.plan import FitError, Plan
 from gangsched.core.framework.profile import Demand
 from gangsched.core.groups.claiming import Claiming
+from gangsched.core.groups.eviction_rounds import EvictionRounds
+from gangsched.core.groups.failed_searches import FailedSearches, later
 from gangsched.core.groups.nomination import Nominations, would_take
 from gangsched.core.groups.overrun import past_walltime
 from gangsched.core.groups.units import Units
@@ -29,9 +31,10 @@ from gangsched.core.preemption.by_domain import run_post_filter_by_domain
 from gangsched.core.preemption.victims import is_leaving, priority_of
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.arrays import BoolArray
-from gangsched.core.types.group import Group, GroupState, MemberState, Preemption
+from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo, Preemption
 from gangsched.core.types.placement import Placement
 from gangsched.core.types.victim_words import LOWER, PAST_WALLTIME
+from gangsched.model.printable import marked
 
 Cycle = Callable[[Sequence[Demand], ClusterView, int | None], Plan | FitError]
 """Places a unit on a view, with this budget for trying other orders; None: the settings'."""
@@ -46,10 +49,12 @@ class MakingRoom:
         nominations: Nominations,
         claiming: Claiming,
         units: Units,
+        searches: FailedSearches,
         *,
         cycle: Cycle,
         place: Callable[[list[Group]], Plan | FitError],
         give_back: Callable[[Group, str], None],
+        rounds: EvictionRounds,
     ) -> None:
         """cycle: places demands; place: places a unit on the cluster as it is; give_back: makes a waiting
         group release what it holds."""
@@ -57,40 +62,89 @@ class MakingRoom:
         self._nominations = nominations
         self._claiming = claiming
         self._units = units
+        self._searches = searches
         self._cycle = cycle
         self._place = place
         self._give_back = give_back
+        self._rounds = rounds
 
-    def make(self, unit: list[Group], error: FitError) -> Plan | FitError | None:
-        """Runs PostFilter. None: the unit waits for its victims; a Plan: taking reservations was enough."""
+    def below_limits(self, unit: list[Group], refused: Status) -> Status | None:
+        """Preempts for a unit that Admit keeps out because of what others hold. None: it waits for its
+        victims; else Admit's answer now. Raises: PluginError."""
+        if any(group.n_assumed for group in unit):
+            return refused
+        victims, admission = self._shared.victims, self._units.admission
+        if waited := self._nominations.lift(unit):
+            # What has been evicted for others first is theirs, also in `lacks` below.
+            own = [info for uid, info in waited.waits_for.items() if victims[uid][0] is waited]
+            if own and admission.ask(unit, own).is_success and self.keep_waiting(unit, waited, None) is None:
+                return None
+            return refused  # its place is taken; it searches anew in its next turn
+        if not admission.may_preempt(unit, refused):
+            return refused
+
+        def lacks(gone: Collection[PodInfo]) -> str:
+            answer = admission.ask(unit, [info for info in gone if info.uid not in victims])
+            return "" if answer.is_success else answer.reason
+
+        error = FitError(unit[0], refused.reason, ((refused.plugin, None),))
+        answer = self.make(unit, error, lacks=lacks)
+        if answer is None:
+            return None
+        if isinstance(answer, FitError):
+            reason = refused.reason if self._shared.settings.allow_eviction else answer.message
+            return Status(answer.code, reason, refused.plugin)
+        return admission.ask(unit)
+
+    def make(
+        self, unit: list[Group], error: FitError, *, lacks: Callable[[Collection[PodInfo]], str] | None = None
+    ) -> Plan | FitError | None:
+        """Runs PostFilter. None: the unit waits for its victims; a Plan: taking reservations was enough.
+
+        lacks: why the unit is kept out whatever room it has, if these pods are gone.
+        """
         shared = self._shared
         profile = shared.profile_of(unit[0])
         allowed = shared.settings.allow_eviction or shared.settings.tells_victims
         if error.code is Code.UNRESOLVABLE or not allowed:
             return error
         overrun = None
-        if shared.queue.claims:
+        if shared.queue.claims and lacks is None:
             overrun = past_walltime(shared, unit, self._units.demands(unit), self._cycle)
         if overrun is not None:
             shared.count("overrun_victims", len(overrun.victims))
-            self._nominations.promise(unit, overrun, whose=PAST_WALLTIME)
+            self._nominations.promise(unit, overrun, error, whose=PAST_WALLTIME)
             return None
         if not profile.post_filters:
             return error
         if self._claiming.is_due(unit):
             return error
+        if pause := self._rounds.pause(unit[0]):
+            return replace(error, message=f"{error.message} {pause}", code=Code.UNSCHEDULABLE)
         demands = self._units.demands(unit)
         rule = self._rule(unit, demands, shared.queue_view)
         yielding = self._yielding(_rank(unit, rule))
         trial = Trial(shared.cache.view)
         for info in (info for group in yielding for info in group.members.values()):
             trial.lift(info.uid)
-        shared.count("preemption_attempts")
-        if requires_domain(demands):
-            dry_run_of = partial(self._dry_run, rule=rule)
-            answer = run_post_filter_by_domain(profile, demands, trial, error, dry_run_of)
-        else:
-            answer = profile.run_post_filter(demands, trial, error, self._dry_run(demands, rule))
+        spared = self._rounds.spared(unit[0])
+        dry_run = self._dry_run(demands, rule, lacks, spared)
+        key = self._searches.key_of(demands) if lacks is None and not yielding and not spared else None
+        answer: PostFilterResult | Status | None = None
+        if key is not None:
+            answer = self._searches.known(key, dry_run)
+        if answer is None:
+            if not self._searches.may_search(demands):
+                return later(error)
+            answer = self._search(demands, trial, error, dry_run, spared)
+            if isinstance(answer, Status) and spared:
+                if pause := self._rounds.pause(unit[0], remade=True):
+                    answer = Status.unschedulable(pause)
+                else:
+                    dry_run = self._dry_run(demands, rule, lacks)
+                    answer = self._search(demands, trial, error, dry_run)
+            if isinstance(answer, Status):
+                self._searches.failed(key, demands, dry_run, answer)
         if isinstance(answer, Status):
             message = f"{error.message} {answer.reason}" if answer.reason else error.message
             return replace(error, message=message, code=answer.code)
@@ -100,7 +154,8 @@ class MakingRoom:
             whose = LOWER if rule is None else rule.whose
             message = f"{error.message} {would_take(answer, shared.cache.view, whose)}"
             return replace(error, message=message, code=Code.UNSCHEDULABLE)
-        why = f"preempted by {'gang' if unit[0].is_gang else 'pod'} {unit[0].key}"
+        kind = "gang" if unit[0].is_gang else "pod"
+        why = f"preempted by {marked(kind, [str(unit[0].key)], lead=f'{kind} ')}"
         wanted = {(p.row, i) for p in answer.plan.placements for i in _device_ids(p)}
         for group in yielding:
             if group.preemption is not None and not wanted.isdisjoint(self._claimed(group)):
@@ -110,8 +165,23 @@ class MakingRoom:
                 self._give_back(held, why)
         if not any(info.state is MemberState.BOUND for info in answer.victims):
             return self._place(unit)
-        self._nominations.promise(unit, answer, rule)
+        self._nominations.promise(unit, answer, error, rule)
         return None
+
+    def _search(
+        self,
+        demands: Sequence[Demand],
+        trial: Trial,
+        error: FitError,
+        dry_run: DryRun,
+        spared: Collection[str] = (),
+    ) -> PostFilterResult | Status:
+        self._shared.count("preemption_attempts")
+        profile = self._shared.profile_of(demands[0].group)  # that of a demand is not observed
+        if requires_domain(demands):
+            dry_run_of = partial(self._dry_run, rule=dry_run.rule, lacks=dry_run.lacks, spared=spared)
+            return run_post_filter_by_domain(profile, demands, trial, error, dry_run_of)
+        return profile.run_post_filter(demands, trial, error, dry_run)
 
     def is_outdated(self, waited: Preemption) -> bool:
         """Whether the rule no longer allows victims that are not terminating yet: say, an eviction was
@@ -148,7 +218,13 @@ class MakingRoom:
             return None
         return profile.eviction_rule(unit, [i for one in demands for i in one.members[: one.n_needed]], view)
 
-    def _dry_run(self, demands: Sequence[Demand], rule: EvictionRule | None) -> DryRun:
+    def _dry_run(
+        self,
+        demands: Sequence[Demand],
+        rule: EvictionRule | None,
+        lacks: Callable[[Collection[PodInfo]], str] | None,
+        spared: Collection[str] = (),
+    ) -> DryRun:
         shared = self._shared
         priority = min(demand.group.priority for demand in demands)
         # Hundreds of cycles: none of them may cost as much as one that decides.
@@ -164,9 +240,10 @@ class MakingRoom:
             ],
             n_looks=shared.settings.search_victims,
             search_budget=shared.settings.search_placements,
-            spared=shared.stuck,
+            spared={**shared.stuck, **dict.fromkeys(spared)} if spared else shared.stuck,
             going={uid: found[0].waits_for[uid] for uid, found in shared.victims.items()},
             rule=rule,
+            lacks=lacks,
         )
 
     def _yielding(self, priority: int) -> list[Group]:
@@ -178,10 +255,21 @@ class MakingRoom:
         claims = self._shared.cache.ledger.claims
         return {(row, one) for uid in group.members for row, _, ids in claims(uid) for one in ids}
 
-    def keep_waiting(self, unit: list[Group], waited: Preemption) -> Plan | FitError | None:
-        """Reconsiders a waiting unit: it keeps waiting as long as it will fit once its victims are gone. A
-        Plan: they are gone, and it fits beside the nominations to which it yields."""
+    def keep_waiting(
+        self, unit: list[Group], waited: Preemption, error: FitError | None
+    ) -> Plan | FitError | None:
+        """Reconsiders a waiting unit, which does not fit now (error; None: a limit keeps it out): it keeps
+        waiting as long as it will fit once its victims are gone, for those that are needed. Otherwise makes
+        room anew, from what is there. A Plan: they are gone, and it fits beside the nominations to which it
+        yields."""
         demands = self._units.demands(unit)
+        going = {uid: info for uid, info in waited.waits_for.items() if is_leaving(info)}
+        if 0 < len(going) < len(waited.waits_for):
+            answer = self._without(demands, going.values())
+            if isinstance(answer, Plan):
+                self._nominations.spare(waited, going)
+                self._nominations.renew(waited, answer.placements)
+                return None
         trial = Trial(self._shared.cache.view)
         trial.remove(*waited.waits_for.values())
         answer = self._cycle(demands, trial, None)
@@ -191,10 +279,29 @@ class MakingRoom:
                 return there
             answer = there or answer
         if isinstance(answer, FitError):
-            message = f"preemption: the room that was made for it is gone: {answer.message}"
-            return replace(answer, message=message)
+            return answer if error is None else self._anew(unit, answer, error)
         self._nominations.renew(waited, answer.placements)
         return None
+
+    def _without(self, demands: Sequence[Demand], infos: Iterable[PodInfo]) -> Plan | FitError:
+        trial = Trial(self._shared.cache.view)
+        trial.remove(*infos)
+        return self._cycle(demands, trial, None)
+
+    def _anew(self, unit: list[Group], lost: FitError, error: FitError) -> Plan | FitError | None:
+        """Makes room once more for a unit whose room is gone; its victims that have not gone are spared,
+        unless they are chosen again."""
+        self._shared.count("preemption_rooms_lost")
+        if (waited := unit[0].preemption) is not None and waited.taken_by:
+            self._rounds.lost_to_others(unit[0], waited.taken_by)
+        for group in unit:
+            self._nominations.drop(group)
+        answer = self.make(unit, error)
+        if isinstance(answer, FitError):
+            why = answer.message.removeprefix(error.message)
+            message = f"preemption: the room that was made for it is gone: {lost.message}"
+            return replace(answer, message=message + why)
+        return answer
 
     def _where_promised(self, unit: list[Group], waited: Preemption, trial: Trial) -> Plan | None:
         """Places the unit on the nodes where room was made for it, ahead of later nominations there."""

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gangsched.core.binding.reservation_checks import is_resized
+from gangsched.core.binding.start_records import all_landed, note_refusal
 from gangsched.core.device_audit.device_health import DeviceHealth
 from gangsched.core.device_audit.drift import DriftAudit
+from gangsched.core.groups.foreign_nominations import ForeignNominations
 from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.late_moves import LateMoves
-from gangsched.core.groups.leaving import Leaving
+from gangsched.core.groups.leaving import Leaving, evict_edited
 from gangsched.core.groups.named_twice import NamedTwice
+from gangsched.core.groups.nomination import room_taken
 from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.pod_similarity import SimilarPod, SimilarPods
 from gangsched.core.groups.pod_size import AT_THE_GATE, count_anew, may_count_otherwise
@@ -35,8 +38,10 @@ from gangsched.core.groups.pre_enqueue import PreEnqueue
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
-from gangsched.core.types.group import (
+from gangsched.core.types.group import Group, MemberState, PodInfo
+from gangsched.core.types.states import (
     ASSUMED,
+    BINDING,
     BOUND,
     DONE,
     ENDED,
@@ -44,22 +49,11 @@ from gangsched.core.types.group import (
     ON_ITS_WAY,
     PENDING,
     UNASKED,
-    Group,
-    MemberState,
-    PodInfo,
 )
 from gangsched.model.device_labels import allocation_of
 from gangsched.model.events import PodAdded, PodDeleted, PodUpdated
 from gangsched.model.objects import Pod
-from gangsched.model.pod_group import (
-    POD,
-    GroupKey,
-    identity_of,
-    lone_key,
-    needs_object,
-    role_of,
-    stated_by,
-)
+from gangsched.model.pod_group import POD, GroupKey, identity_of, lone_key, needs_object, role_of, stated_by
 
 
 class Membership:
@@ -86,6 +80,7 @@ class Membership:
         self._named_twice = NamedTwice()
         self.leaving = Leaving(shared)
         self.late_moves = LateMoves(shared, self._decide_anew)
+        self.foreign_nominations = ForeignNominations(shared)
         self.pre_enqueue = PreEnqueue(shared, reporter, self.look_again)
 
     def put_pods(self, events: Iterable[PodAdded | PodUpdated]) -> None:
@@ -184,6 +179,8 @@ class Membership:
         self._leave_group(info, info.group)
 
     def _leave_group(self, info: PodInfo, group: Group) -> None:
+        if group.state is BINDING and group.definition is not None and all_landed(group):
+            group.satisfied = True  # it has started, though the turn in which it did is not over
         group.remove(info)
         self.leaving.forget(info, group)
         self._shared.touch(group)
@@ -198,6 +195,7 @@ class Membership:
         shared.unanswered.pop(uid, None)
         self._group_specs.forget_stranger(uid)
         self._audit.pod_gone(uid)
+        self.foreign_nominations.forget(uid)
         shared.changes += shared.cache.unnominate(uid)
         info = shared.cache.remove_pod(uid)
         if info is None:
@@ -213,10 +211,7 @@ class Membership:
         shared, uid = self._shared, pod.metadata.uid
         self._group_specs.note_stranger(pod)
         holds = bool(pod.spec.node_name) and not pod.is_terminal
-        is_placed = bool(pod.spec.node_name) or pod.is_terminal
-        change = shared.cache.nominate(pod, "" if is_placed else pod.status.nominated_node_name)
-        if change is not None:
-            shared.changes.append(change)
+        self.foreign_nominations.put(pod)
         if not holds:
             if info is not None:
                 self._remove(uid)
@@ -227,6 +222,7 @@ class Membership:
             info.state = BOUND
             shared.cache.join(info)
             self._place(info, pod)
+            room_taken(shared, (pod.spec.node_name,), scheduler=pod.spec.scheduler_name)
         else:
             self._replace_pod(info, pod)
 
@@ -243,9 +239,10 @@ class Membership:
         """Adds the pod to the group that it names; creates the group for its first member."""
         shared, key = self._shared, like.key
         info.identity, info.stated, info.role = like.identity, like.stated, like.role
+        is_going = pod.metadata.deletion_timestamp is not None
         if key.dialect == POD:
             key = lone_key(pod)
-        elif is_leaving_an_inferred_gang(key, pod):
+        elif is_going and is_leaving_an_inferred_gang(key, pod):
             key = lone_key(pod)
             info.stated, info.role = stated_by(key, pod), role_of(key, pod)
         group = self._joined
@@ -258,10 +255,12 @@ class Membership:
         if pod.spec.node_name:
             read_start(info, pod, group)
         group.add(info)
-        if pod.metadata.deletion_timestamp is not None:
+        if is_going:
             self.leaving.note(info)
         if info.state is DONE and shared.walltimes is not None:
             shared.walltimes.finished(group, info)
+        if like.states_walltime:
+            group.states_walltime = True
         if like.ignored and info.state in AT_THE_GATE:
             self._group_specs.own_keys.tell(group, pod, like.ignored)
         if key.dialect == POD:
@@ -278,8 +277,7 @@ class Membership:
             # It was another scheduler's when first seen; schedulerName is immutable, so this is a new pod.
             return self.join_again(pod)
         if info.state is BOUND and not pod.spec.node_name:
-            # The bind's answer overtook the watch: this version predates the bind. nodeName is never removed
-            # from a pod, so nothing may be released because of it.
+            # This version predates the bind, whose answer overtook the watch: it releases nothing.
             self._shared.cache.renew(info, pod)
             return
         if identity_of(pod) != info.identity:
@@ -298,17 +296,18 @@ class Membership:
             self._replace_pod(info, pod)
             if target is BOUND:
                 self._place_found(info, pod)
-                group.move(info, target)
-            elif info.state is BOUND:
+            if info.state is BOUND:
                 self._shared.forget(info, target)
             else:
                 group.move(info, target)
             self._shared.touch(group)
         if pod.metadata.deletion_timestamp is not None:
             self.leaving.note(info)
-        if old.status.phase != pod.status.phase and needs_object(group.key):
-            self._shared.touch(group)
-            self._reporter.progressed(group)
+        if old.status.phase != pod.status.phase:
+            note_refusal(info, group, before=old)
+            if needs_object(group.key):
+                self._shared.touch(group)
+                self._reporter.progressed(group)
 
     def _update_assumed(self, info: PodInfo, pod: Pod, target: MemberState) -> None:
         shared, group = self._shared, info.group
@@ -344,6 +343,7 @@ class Membership:
         """Applies a new version of a pod that keeps its node; recounts it if its requests changed."""
         old, shared = info.pod, self._shared
         shared.cache.renew(info, pod)
+        evict_edited(shared, self._health, self._audit, info, old)
         if info.state is PENDING and info.group is not None and is_edited(old, pod):
             shared.may_be_admitted(info.group)
             if info.group.active_token:

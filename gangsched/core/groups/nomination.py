@@ -8,30 +8,31 @@ core.groups.attempts, core.groups.membership (through SharedState.left_node) and
 core.preemption.search chooses the victims.
 
 Victims are evicted; if that violates a disruption budget they are deleted, as kube-scheduler does. A refused
-eviction is repeated every two seconds and becomes a deletion at the third refusal, since the other victims
-are terminating by then. Victims that are not gone by the deadline are not chosen again.
+eviction is repeated (core.state.evictions) and becomes a deletion at the third refusal, since the other
+victims are terminating by then. Victims that are not gone by the deadline are not chosen again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from msgspec.structs import replace
 
 from gangsched.core.cache.view.rows import RowQueries
 from gangsched.core.framework.eviction_rule import EvictionRule
-from gangsched.core.framework.plan import PostFilterResult
+from gangsched.core.framework.plan import FitError, PostFilterResult
+from gangsched.core.groups.eviction_rounds import EvictionRounds
 from gangsched.core.preemption.victims import is_leaving
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.cluster_events import ClusterChange
-from gangsched.core.types.group import Group, MemberState, PodInfo, Preemption
+from gangsched.core.types.group import NEVER_S, Group, MemberState, PodInfo, Preemption
 from gangsched.core.types.placement import Nominated, Placement
 from gangsched.core.types.victim_words import LOWER
-from gangsched.model.effects import DeletePod, EvictPod, NominateNode
+from gangsched.model.effects import NominateNode
 from gangsched.model.events import EvictionFailed
-from gangsched.model.printable import several
+from gangsched.model.printable import marked, several, told_to
 
 _ASK_AGAIN_S = 2.0
 _MAX_REFUSALS = 3
@@ -50,6 +51,7 @@ class Nominations:
     def __init__(self, shared: SharedState, reporter: Reporter) -> None:
         self._shared = shared
         self._reporter = reporter
+        self.rounds = EvictionRounds(shared, reporter)
         self._n_made = 0
         self._lifted: dict[str, tuple[str, list[ClusterChange]]] = {}
         """Within a turn: UID -> the node that was kept for the pod, and the changes from freeing it."""
@@ -60,12 +62,13 @@ class Nominations:
         self,
         unit: Sequence[Group],
         result: PostFilterResult,
+        error: FitError,
         rule: EvictionRule | None = None,
         *,
         whose: str = LOWER,
     ) -> None:
-        """Evicts the victims and lets the unit wait for them. rule: the one that chose them. whose: the
-        victims, in words."""
+        """Evicts the victims and lets the unit wait for them, or for any change that lets it fit without
+        them. error: why it does not fit now; rule: the one that chose them; whose: the victims, in words."""
         shared = self._shared
         waits_for = {info.uid: info for info in result.victims if info.state is MemberState.BOUND}
         grace_s = max(_grace_s(info) for info in waits_for.values())
@@ -81,8 +84,12 @@ class Nominations:
             shared.victims.setdefault(uid, []).append(preemption)
         for group in unit:
             group.preemption = preemption
+            group.rejected_by = error.rejected_by
         going = [info for info in waits_for.values() if not is_leaving(info)]
         shared.count("preemption_victims", len(going))
+        if going and not preemption.is_overrun:
+            self.rounds.began(unit[0])
+            preemption.asked = tuple(info.uid for info in going)
         for info in going:
             self._tell_victim(info, preemption)
         self._ask(preemption)
@@ -108,6 +115,7 @@ class Nominations:
                     shared.cache.ledger.claim(row, info.uid, resource, ids)
             self._write(info, node_name)
         preemption.node_names, preemption.nodes = node_names, frozenset(node_names.values())
+        preemption.seen_at = shared.cache.view.journal_end
         self._free_lifted(preemption)
         for group in preemption.unit:
             self._park(group, preemption)
@@ -117,7 +125,7 @@ class Nominations:
         self._shared.queue.park(group, Cause.PREEMPTS, self._again_s(preemption))
 
     def _again_s(self, preemption: Preemption) -> float:
-        return min(preemption.deadline_s, self._shared.now_s + _ASK_AGAIN_S)
+        return min(preemption.deadline_s, self._shared.now_s + _ASK_AGAIN_S, preemption.looks_at_s)
 
     def _words(self, preemption: Preemption) -> str:
         nodes = several(len(preemption.nodes), "node")
@@ -126,7 +134,7 @@ class Nominations:
 
     def _tell_victim(self, info: PodInfo, preemption: Preemption) -> None:
         by = preemption.unit[0]
-        who = f"gang {by.key}" if by.is_gang else f"pod {by.key.uid}"
+        who = marked("gang", [str(by.key)], lead="gang ") if by.is_gang else f"pod {by.key.uid}"
         why = f", from {preemption.whose}" if preemption.whose != LOWER else ""
         self._reporter.pod_event(
             info.pod,
@@ -144,15 +152,14 @@ class Nominations:
         by = preemption.unit[0]
         message = f"{by.scheduler_name}: preempting to accommodate a higher priority pod"
         if preemption.whose != LOWER:
-            message = f"{by.scheduler_name}: evicted for {by.key}, from {preemption.whose}"
+            whom = marked("gang" if by.is_gang else "pod", [str(by.key)])
+            message = f"{by.scheduler_name}: evicted for {whom}, from {preemption.whose}"
         for uid, info in preemption.waits_for.items():
             if is_leaving(info):
                 continue
-            meta = info.pod.metadata
-            if uid in preemption.violating or preemption.refused.get(uid, 0) >= _MAX_REFUSALS:
-                self._shared.emit(DeletePod(uid, meta.namespace, meta.name, message, by.cause_id))
-            else:
-                self._shared.emit(EvictPod(uid, meta.namespace, meta.name, by.cause_id))
+            deletes = uid in preemption.violating or preemption.refused.get(uid, 0) >= _MAX_REFUSALS
+            deletion = told_to(info.pod.metadata.namespace, message) if deletes else None
+            self._shared.evictions.ask(info, self._shared.now_s, by.cause_id, deletion=deletion)
 
     def again(self, group: Group) -> bool:
         """Repeats evictions when a waiting group's timer fires; returns False after the deadline."""
@@ -160,6 +167,14 @@ class Nominations:
         assert preemption is not None
         if preemption.unit[0].active_token:
             return True  # it is in line: its last victim has just gone, or a member has come
+        if preemption.looks_at_s <= self._shared.now_s:
+            preemption.looks_at_s = NEVER_S
+            preemption.unit[0].n_early += 1
+            self._shared.queue.activate(preemption.unit[0], Cause.LOOK_AGAIN)
+            return True
+        if self._may_spare(preemption):
+            self._shared.queue.activate(preemption.unit[0], Cause.LOOK_AGAIN)
+            return True
         if self._shared.now_s < preemption.deadline_s:
             if group is preemption.unit[0]:
                 self._ask(preemption)
@@ -167,6 +182,13 @@ class Nominations:
             return True
         self._shared.stuck.update(dict.fromkeys(preemption.waits_for))
         return False
+
+    def _may_spare(self, preemption: Preemption) -> bool:
+        """Whether victims that have not gone, and would be asked again, may not be needed any more: others
+        go, and the cluster has changed since."""
+        going = sum(is_leaving(info) for info in preemption.waits_for.values())
+        at = self._shared.cache.view.journal_end
+        return 0 < going < len(preemption.waits_for) and preemption.seen_at != at
 
     def refused(self, event: EvictionFailed) -> Group | None:
         """Counts a refused eviction of a victim; returns the group that must give up because of it."""
@@ -213,7 +235,7 @@ class Nominations:
         if not left:
             return
         preemption.unit = tuple(group for group in preemption.unit if group in unit)
-        other = replace(preemption, unit=left, waits_for=dict(preemption.waits_for))
+        other = replace(preemption, unit=left, waits_for=dict(preemption.waits_for), asked=())
         for uid in other.waits_for:
             self._shared.victims[uid].append(other)
         for group in left:
@@ -239,18 +261,30 @@ class Nominations:
             group.preemption = joined
         return joined
 
+    def spare(self, preemption: Preemption, needed: dict[str, PodInfo]) -> None:
+        """Waits for these victims alone: the others are not asked to go any more."""
+        for uid in [uid for uid in preemption.waits_for if uid not in needed]:
+            self._leave(preemption, uid)
+            del preemption.waits_for[uid]
+
+    def _leave(self, preemption: Preemption, uid: str) -> None:
+        victims = self._shared.victims
+        left = [other for other in victims.get(uid, ()) if other is not preemption]
+        if left:
+            victims[uid] = left
+        else:
+            victims.pop(uid, None)
+
     def drop(self, group: Group, *, keep_written: bool = False) -> None:
         """Removes the unit's reservations; it no longer waits for victims."""
         preemption = group.preemption
         if preemption is None:
             return
         shared = self._shared
+        if preemption.asked and all(self._stays(preemption, uid) for uid in preemption.asked):
+            self.rounds.refused(preemption.unit[0])
         for uid in preemption.waits_for:
-            left = [other for other in shared.victims.get(uid, ()) if other is not preemption]
-            if left:
-                shared.victims[uid] = left
-            else:
-                shared.victims.pop(uid, None)
+            self._leave(preemption, uid)
         for member in preemption.unit:
             member.preemption = None
             for info in member.members.values():
@@ -258,6 +292,11 @@ class Nominations:
                 if not keep_written:
                     self.unwrite(info)
         self._free_lifted(preemption)
+
+    def _stays(self, preemption: Preemption, uid: str) -> bool:
+        """Whether a victim's eviction was refused, and it has not begun to go for another reason."""
+        info = preemption.waits_for.get(uid)
+        return info is not None and uid in preemption.refused and not is_leaving(info)
 
     def _free_lifted(self, preemption: Preemption) -> None:
         """Announces room as free that was lifted and is no longer kept for the unit."""
@@ -280,13 +319,26 @@ class Nominations:
             self._shared.emit(NominateNode(info.uid, meta.namespace, meta.name, node_name, cause_id))
 
 
+def room_taken(
+    shared: SharedState, names: Collection[str], by: Sequence[Group] = (), *, scheduler: str = ""
+) -> None:
+    """Has units look again that wait for victims on these nodes: something there has changed, or is taken, by
+    these groups or by a pod of another scheduler."""
+    waiting = {id(one): one for group in shared.queue.waiting if (one := group.preemption) is not None}
+    for preemption in waiting.values():
+        first = preemption.unit[0]
+        if first not in by and not preemption.nodes.isdisjoint(names):
+            preemption.taken_by = scheduler or preemption.taken_by
+            shared.queue.activate(first, Cause.LOOK_AGAIN)
+
+
 def would_take(result: PostFilterResult, view: RowQueries, whose: str) -> str:
     """Describes the victims that a unit would take if evictions were allowed."""
     nodes = sorted({view.name(placement.row) for placement in result.plan.placements})
-    named = ", ".join(nodes[:_MAX_NAMED]) + (", …" if len(nodes) > _MAX_NAMED else "")
+    where = ", ".join(nodes[:_MAX_NAMED]) + (", …" if len(nodes) > _MAX_NAMED else "")
     bound = [info for info in result.victims if info.state is MemberState.BOUND]
     return (
-        f"preemption: it would be placed on {named} in place of {_counted(bound, whose)}; nothing is evicted"
+        f"preemption: it would be placed on {where} in place of {_counted(bound, whose)}; nothing is evicted"
     )
 
 
@@ -299,9 +351,8 @@ def _came_later(one: Nominated, waited: Preemption, rank: int) -> bool:
 
 def _counted(infos: Iterable[PodInfo], whose: str, what: str = "") -> str:
     keys = sorted(info.pod.key for info in infos)
-    named = ", ".join(keys[:_MAX_NAMED]) + (", …" if len(keys) > _MAX_NAMED else "")
     pods = f"1 {whose.replace('pods', 'pod', 1)}" if len(keys) == 1 else f"{len(keys)} {whose}"
-    return f"{pods}{' ' if what else ''}{what}: {named}"
+    return f"{pods}{' ' if what else ''}{what}: {marked('pod', keys)}"
 
 
 def _grace_s(info: PodInfo) -> float:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from gangsched.config import Settings
 from gangsched.config.strict import nearest_name
 from gangsched.core.cache.queue_tree import QUEUE_KEY
-from gangsched.core.state.reporter import Reporter, clean
+from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import PENDING, Group, MemberState
 from gangsched.errors import ParseError
@@ -43,6 +43,7 @@ from gangsched.model.pod_group import (
     is_inferred,
     needs_object,
 )
+from gangsched.model.printable import clean
 from gangsched.model.required_ids import REQUIRE_IDS_KEY
 from gangsched.model.topology import TOPOLOGY_KEY
 from gangsched.model.walltime import WALLTIME_KEY

@@ -8,11 +8,13 @@ core.groups.membership, pod_similarity, group_spec and reconciler.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
 
 from msgspec.structs import replace
 
 from gangsched.config.strict import nearest
+from gangsched.core.binding.start_records import numbers_of
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import DONE, Group, GroupState
@@ -25,6 +27,7 @@ from gangsched.model.owners import (
     Claim,
     Owner,
     OwnerName,
+    Role,
     Start,
     claim_of,
     is_marked,
@@ -33,10 +36,16 @@ from gangsched.model.owners import (
 )
 from gangsched.model.owners.dialects import WHOLE
 from gangsched.model.pod_group import GroupKey, PodGroup, group_from_pod, lone_key
+from gangsched.model.printable import several
 
 # Limits on objects that do not decode, and on owners that were reported; the oldest are forgotten.
 _MAX_REFUSED = 10_000
 _MAX_TOLD = 10_000
+# Limit on the groups of one owner that are looked at for a message.
+_MAX_SIBLINGS = 256
+# Limits on members searched for what makes them, and on what is named.
+_MAX_LOOKED_AT = 1_000
+MAX_MAKERS = 4
 _ALL, _NONE = "all", "none"
 
 
@@ -182,22 +191,32 @@ class Owners:
         """When its controller creates the gang's pods. Reports once each owner that is not one gang."""
         owner = self._known.get(claim.owner) if claim.owner is not None else None
         if owner is None or owner.start is Start.AT_ONCE:
-            return claim.start
-        if owner.start is not Start.LEADER_FIRST and owner.why and not pod.spec.node_name:
-            self._tell(owner, pod)
-        return owner.start
+            owner, start = None, claim.start
+        else:
+            start = owner.start
+        why = _how(claim, owner)
+        if why and not pod.spec.node_name:
+            told = claim.owner if owner is None else owner.uid
+            self._tell(str(told), f"{claim.owner} is not one gang, {why}", pod)
+        return start
 
-    def _tell(self, owner: Owner, pod: Pod) -> None:
-        if owner.uid in self._told:
+    def _tell(self, owner: str, message: str, pod: Pod) -> None:
+        if owner in self._told:
             return
-        self._told[owner.uid] = None
+        self._told[owner] = None
         if len(self._told) > _MAX_TOLD:
             del self._told[next(iter(self._told))]
-        how = "each of its roles is a gang of its own"
-        if owner.start is Start.NO_GANG:
-            how = "its pods are started one by one"
-        message = f"{owner.named} is not one gang, {how}: {owner.why}; {owner.cure}"
         self._reporter.pod_event(pod, "Warning", "NotOneGang", "Scheduling", message)
+
+    def starts_apart(self, group: Group) -> str:
+        """How the pods that belong together with a lone pod start, and why; "" if none do."""
+        info = group.first()
+        claim = self.claim_of(info.pod) if info is not None and not group.is_gang else None
+        if claim is None or claim.owner is None:
+            return ""
+        owner = self._known.get(claim.owner)
+        how = _how(claim, None if owner is None or owner.start is Start.AT_ONCE else owner)
+        return how and f"{claim.owner}: {how}"
 
     def _left(self, group: Group) -> None:
         """Forgets what was recorded for a group that is gone."""
@@ -219,36 +238,47 @@ class Owners:
         if info is None or claim is None:
             return group.definition, ""
         owner, start, n_pods = None, claim.start, claim.n_pods
+        least: dict[str, int] = {}
+        leading = [claim.leading_role] if claim.leading_role and claim.role else []
         if claim.owner is not None:
             if claim.owner in self._refused:
                 return None, f"{claim.owner}: {self._refused[claim.owner]}"
             owner = self._known.get(claim.owner)
             if owner is None and not (claim.may_miss_owner and _followed_as(claim.owner) in self._unserved):
-                return self._as_it_was(group), ""
+                return self._as_it_was(group, info.pod), ""
         if owner is not None:
             if owner.problem:
                 return None, owner.problem
             if owner.waits:
-                return self._as_it_was(group), ""
+                return self._as_it_was(group, info.pod), ""
             start = claim.start if owner.start is Start.AT_ONCE else owner.start
             role = claim.role if start is Start.ROLE_BY_ROLE else ""
-            n_pods = n_pods or owner.n_pods(group.scheduler_name, role)
-            n_owed = None if claim.n_pods else owner.n_owed(group.scheduler_name, role)
-            if n_owed is not None:
-                if group.definition is not None and _is_counted(group):
-                    return group.definition, ""
-                # Not for a gang found running: its later pods come one by one as earlier ones succeed.
-                if not (group.n_holding and group.counts[DONE]):
-                    n_pods = n_owed + group.counts[DONE]
-        n_pods = max(1, n_pods - (start is Start.LEADER_FIRST))
-        if group.definition is not None and group.read_from == (info.stated, n_pods):
+            is_owed = not claim.n_pods and owner.n_owed(group.scheduler_name, role) is not None
+            if is_owed and group.definition is not None and _is_counted(group):
+                return group.definition, ""
+            # Not for a gang found running: its later pods come one by one as earlier ones succeed.
+            is_owed = is_owed and not (group.n_holding and group.counts[DONE])
+            roles = owner.own_roles(group.scheduler_name, role)
+            n_pods = n_pods or sum(one.count for one in roles)
+            if is_owed:
+                n_pods = sum(one.n_owed or 0 for one in roles) + group.counts[DONE]
+            if info.role in {one.name for one in roles}:
+                least = _least_of_each(group, roles, is_owed=is_owed)
+            leading += [one.name for one in roles if one.leads]
+        if start is Start.LEADER_FIRST:
+            n_pods, leading = n_pods - 1, []
+        n_pods = max(1, n_pods)
+        told = (info.stated, n_pods, least, leading)
+        if group.definition is not None and group.read_from == told:
             return group.definition, ""
-        group.read_from = (info.stated, n_pods)
-        return _definition(group, info.pod, n_pods)
+        group.read_from = told
+        return _definition(group, info.pod, n_pods, least, leading)
 
     @staticmethod
-    def _as_it_was(group: Group) -> PodGroup | None:
-        """Keeps the numbers that a gang was started with until it has ended."""
+    def _as_it_was(group: Group, pod: Pod) -> PodGroup | None:
+        """Keeps the numbers that a gang was started with until it has ended; its Bindings have them too."""
+        if group.definition is None and (bound_by := numbers_of(group)) is not None:
+            return _definition(group, pod, bound_by.min_count, {}, ())[0]
         return group.definition if group.n_bound or group.state is GroupState.BINDING else None
 
     # -- words -----------------------------------------------------------------------------------------
@@ -267,6 +297,47 @@ class Owners:
                 "it; inferGangs or a label on the namespace turns this off"
             )
         return f"{named}, which has not been seen (yet)"
+
+    def told_former(self, group: Group) -> list[str]:
+        """A sentence on pods of the same owner's former revisions that hold room while the group has none."""
+        named, info = self._owner_of.get(group.key), group.first()
+        claim = None if named is None or info is None else self.claim_of(info.pod)
+        if named is None or claim is None or not claim.revision:
+            return []
+        n_former = 0
+        for key in islice(self._groups[named], _MAX_SIBLINGS):
+            other = self._shared.groups.get(key)
+            if other is None or other is group or not other.n_holding:
+                continue
+            first = other.first()
+            theirs = None if first is None else self.claim_of(first.pod)
+            if theirs is not None and theirs.revision and theirs.revision != claim.revision:
+                n_former += other.n_holding
+        if not n_former:
+            return []
+        pods = several(n_former, "pod")
+        return [
+            f"{pods} of former revisions of {named} hold room, and its update waits for them; {claim.update}."
+        ]
+
+    def makers(self, group: Group) -> dict[OwnerName, Owner | None]:
+        """The objects that make its members, MAX_MAKERS and one more at the most, as last read; None: not
+        seen. Empty if something else has made one of its members."""
+        found: dict[OwnerName, Owner | None] = {}
+        for info in islice(group.members.values(), _MAX_LOOKED_AT):
+            meta = info.pod.metadata
+            of = owners_of(info.pod) or tuple(
+                OwnerName(one.kind, meta.namespace, one.name)
+                for one in meta.owner_references or ()
+                if one.controller
+            )
+            if not of:
+                return {}
+            for named in of:
+                found.setdefault(named, self._known.get(named))
+            if len(found) > MAX_MAKERS:
+                break
+        return found
 
     def never(self, group: Group) -> str:
         """Why the missing members will not come while the existing ones wait; "" if they may."""
@@ -301,13 +372,49 @@ def _is_counted(group: Group) -> bool:
     return group.state is GroupState.BINDING or (group.n_holding > 0 and group.counts[DONE] > 0)
 
 
-def _definition(group: Group, pod: Pod, n_pods: int) -> tuple[PodGroup | None, str]:
+def _how(claim: Claim, owner: Owner | None) -> str:
+    """How an owner's pods start if they are not one gang, why, and what its user can do; "" if they are."""
+    said = claim if owner is None else owner
+    if not said.why:
+        return ""
+    how = "each of its roles is a gang of its own"
+    if said.start is Start.NO_GANG:
+        how = "its pods are started one by one"
+    elif said.start is Start.LEADER_FIRST:
+        if not claim.is_leader:
+            return ""
+        how = (
+            f"its leader is started alone, and no room is kept for its workers ({claim.n_pods - 1}), which "
+            "may find none"
+        )
+    return f"{how}: {said.why}; {said.cure}"
+
+
+def _least_of_each(group: Group, roles: Iterable[Role], *, is_owed: bool) -> dict[str, int]:
+    """Role -> how many of it must start together, ended ones included. is_owed: by what has not succeeded."""
+    least: dict[str, int] = {}
+    for one in roles:
+        least[one.name] = least.get(one.name, 0) + ((one.n_owed or 0) if is_owed else one.count)
+    if is_owed and group.counts[DONE]:
+        for info in group.in_state(DONE):
+            least[info.role] = least.get(info.role, 0) + 1
+    return least if len(least) > 1 else {}
+
+
+def _definition(
+    group: Group, pod: Pod, n_pods: int, least: Mapping[str, int], leading: Collection[str]
+) -> tuple[PodGroup | None, str]:
+    """least: how many of each role start together. A gang that may start with fewer needs only the leading
+    roles: nothing states how many of the others are enough. With 1 each pod may start by itself.
+    """
     try:
         stated = group_from_pod(group.key, pod)
     except ParseError as error:
         return None, f"gang {group.key}: {error}"
     min_count = n_pods if stated.min_count == WHOLE else min(stated.min_count, n_pods)
-    return replace(stated, min_count=min_count), ""
+    if min_count < n_pods:
+        least = dict.fromkeys(leading if min_count > 1 else (), 1)
+    return replace(stated, min_count=min_count, roles={role: n for role, n in least.items() if n}), ""
 
 
 def _followed_as(named: OwnerName) -> str:

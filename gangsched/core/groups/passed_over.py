@@ -46,6 +46,9 @@ class PassedOver:
     def told_ends(self, answer: FitError) -> Iterator[str]:
         """Sentences for the condition: which groups run where room is short, and until when."""
         shared = self._shared
+        queueing = shared.settings.queueing
+        if queueing is None or not queueing.writes_estimates:
+            return
         if shared.walltimes is not None and answer.shortage is not None:
             revision = (shared.n_heard, shared.cache.view.journal_end)
             latest = partial(latest_end, shared)

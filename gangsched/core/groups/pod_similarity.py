@@ -27,6 +27,7 @@ from gangsched.model.pod_group import (
     role_of,
     stated_by,
 )
+from gangsched.model.walltime import states_walltime
 
 
 class SimilarPod(NamedTuple):
@@ -35,6 +36,7 @@ class SimilarPod(NamedTuple):
     problem: what is wrong with how it names its group. identity, stated and role: as in
     core.types.group's PodInfo. edition: of the templates, for which `template` is valid. core_beside: the
     core PodGroup that it names beside a group named in its metadata. ignored: its keys that are never read.
+    states_walltime: whether it has a key of walltimes.
     """
 
     pod: Pod
@@ -47,6 +49,7 @@ class SimilarPod(NamedTuple):
     edition: int
     core_beside: GroupKey | None
     ignored: tuple[Ignored, ...]
+    states_walltime: bool
 
 
 class SimilarPods:
@@ -81,7 +84,8 @@ class SimilarPods:
         said = (identity_of(pod), stated_by(key, pod), role_of(key, pod))
         beside = self._core_key_beside(pod)
         ignored = self._group_specs.own_keys.of(pod, key)
-        like = SimilarPod(pod, template, key, problem, *said, templates.edition, beside, ignored)
+        is_timed = states_walltime(pod.metadata)
+        like = SimilarPod(pod, template, key, problem, *said, templates.edition, beside, ignored, is_timed)
         self._latest = like if holds and templates.is_of_all_alike(pod) else None
         return like
 
@@ -113,5 +117,6 @@ def are_alike(one: Pod, other: Pod) -> bool:
         and this.annotations == that.annotations
         and this.namespace == that.namespace
         and one.spec == other.spec
+        and one.unreadable == other.unreadable
         and this.owner_references == that.owner_references
     )

@@ -22,6 +22,7 @@ def may_count_otherwise(info: PodInfo, old: Pod, pod: Pod) -> bool:
         return is_resized(info, pod)
     return (
         pod.spec != old.spec
+        or pod.unreadable != old.unreadable
         or (not pod.spec.node_name and device_demands_of(pod) != device_demands_of(old))
         or (info.state in AT_THE_GATE and is_edited(old, pod))
     )

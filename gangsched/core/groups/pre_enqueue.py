@@ -30,13 +30,14 @@ from gangsched.core.framework.profile import Profile
 from gangsched.core.framework.serves import serves
 from gangsched.core.groups.pod_versions import is_edited
 from gangsched.core.state.pending_hooks import PRE_ENQUEUE, HookCall
-from gangsched.core.state.reporter import Reporter, clean
+from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import NEVER_S, PodInfo
 from gangsched.model.events import HookAnswered
 from gangsched.model.objects import Pod
+from gangsched.model.printable import clean
 
 MAX_ASKED = 32
 """Limit on a plugin's concurrent calls at the edge; its other pods wait for these."""
@@ -80,8 +81,8 @@ class PreEnqueue:
     def lets_in(self, info: PodInfo, pod: Pod) -> bool:
         """Whether every plugin lets the pod in; reports the first refusal's reason on the pod."""
         profile = self._shared.profiles[pod.spec.scheduler_name]
-        if profile.only_gates:
-            return self._gates_let_in(info, pod, profile)
+        if profile.only_gates:  # nearly every pod passes here, without a call
+            return not pod.spec.scheduling_gates or self._gates_let_in(info, pod, profile)
         raised = 0
         for plugin in profile.pre_enqueue:
             try:

@@ -12,19 +12,19 @@ from collections.abc import Callable
 from gangsched.core.binding.binder import Binder
 from gangsched.core.groups.attempts import Attempts
 from gangsched.core.groups.leaving import Leaving
+from gangsched.core.groups.lost_members import LostMembers
 from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.refusals import Refusals
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import LONG_AGO_S, NEVER_S, Group, GroupState, MemberState
+from gangsched.core.types.lost_members import roles_told
+from gangsched.core.types.states import BINDING
 from gangsched.model.events import RefusalsRead
-from gangsched.model.printable import several
 
 # An incomplete gang is not reported before this: its pods are created one by one.
 GATHER_REPORT_S = 5.0
-# How many roles one message names.
-_MAX_ROLES = 3
 # States in line, or back in line without intervention.
 _TRIED_ANYWAY = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF)
 
@@ -48,6 +48,7 @@ class GroupReconciler:
         self._binder = binder
         self._attempts = attempts
         self.refusals = Refusals(shared)
+        self.losses = LostMembers(shared, reporter, binder)
         self._look_in: dict[GroupState, Callable[[Group], None]] = {
             GroupState.BINDING: binder.outcome.settle,
             GroupState.UNWINDING: binder.outcome.unwound,
@@ -77,8 +78,8 @@ class GroupReconciler:
             # No member of the former gang runs: its successors start together. Members that have succeeded
             # keep counting, so that only what is still missing has to start whole.
             group.satisfied = False
-            if not group.n_bound and group.recovering:
-                # It is no longer bound in part, so it has no precedence any more.
+            if not group.n_holding and group.recovering:
+                # It is no longer bound in part: no precedence any more, and its time is over.
                 group.recovering = False
                 self._shared.settle_by_s.drop(group.key)
         elif not group.satisfied and group.definition is not None and group.is_whole:
@@ -87,37 +88,34 @@ class GroupReconciler:
         if group.satisfied:
             self._shared.settle_by_s.drop(group.key)
             group.recovering = False
+        if group.satisfied or group.lost:
+            self.losses.look(group)
 
     def recover(self, group: Group) -> None:
-        """Completes or unwinds, by policy, a group found half bound, mostly after a restart.
-
-        A gang that was whole and lost members differs only in times: its pending members were created after
-        the last bind, even if that member has ended since. A pending member that existed before the last bind
-        was left out, so the gang was never whole, however many members are gone by now: their eviction may
-        have been under way. The same holds for a member that never had a node and is being deleted, and for
-        one that PreEnqueue's plugins keep back now: this process asks them anew. Both times are the API
-        server's own, to the second; a tie counts as half bound.
-        """
-        placed = [info.pod for info in group.members.values() if info.pod.spec.node_name]
-        last = max((t for pod in placed if (t := pod.bound_at)), default=None)
-        left_out = [info for info in group.in_state(MemberState.LEAVING) if not info.pod.spec.node_name]
-        left_out += [info for info in group.in_state(MemberState.GATED) if not info.pod.spec.scheduling_gates]
-        for info in (*group.in_state(MemberState.PENDING), *left_out):
-            created = info.pod.metadata.creation_timestamp
-            if last is None or created is None or created <= last:
-                self._binder.outcome.half_bound(group)
-                return
-        self._has_started(group)
+        """Completes or unwinds, by policy, a group found half bound, mostly after a restart, or goes on with
+        its eviction; marks it as started if it was whole (core.binding.start_records)."""
+        outcome, records = self._binder.outcome, self._binder.records
+        if records.is_evicted(group) and self._shared.settings.allow_eviction:
+            outcome.evict_gang(group)
+        elif records.was_whole(group):
+            self._has_started(group)
+        else:
+            if group.failed_binds and group.state is not BINDING:
+                self._reporter.bound_in_part(group, next(iter(group.failed_binds.values())))
+            outcome.half_bound(group)
 
     def _has_started(self, group: Group) -> None:
         """Marks a gang whose members are found to run as started; its siblings need not wait for it."""
         group.satisfied = True
+        if group.state is not BINDING and group.is_whole:  # else its last bind's outcome does so
+            self._binder.records.whole(group)
         self._reporter.found_started(group)
         self._shared.stir(self._shared.siblings(group).values())
 
     def _look_waiting(self, group: Group) -> None:
         if group.problem or group.definition is None or not group.is_complete:
-            why = group.problem or f"{group.n_existing} of {group.min_count} members are left{_roles(group)}"
+            why = f"{group.n_existing} of {group.min_count} members are left"
+            why = group.problem or why + roles_told(group.missing_roles())
             self._attempts.give_back(group, why)
             self._look_at_rest(group)
         elif not group.n_pending and not group.n_assumed:
@@ -175,6 +173,9 @@ class GroupReconciler:
         """Acts on a passed queue deadline: of backoff, flush, report or wait, by the group's state."""
         if group.state is GroupState.WAITING:
             self._attempts.timed_out(group)
+        elif group.state is GroupState.GATHERING and group.key in self._shared.touched:
+            # This turn's events may have completed or defined it, and are not looked at before the deadlines.
+            self._shared.queue.park(group, Cause.INCOMPLETE, self._shared.now_s)
         elif group.state is GroupState.GATHERING:
             self.gathering_report(group)
         elif group.state is GroupState.UNWINDING:
@@ -193,7 +194,8 @@ class GroupReconciler:
             gated = group.counts[MemberState.GATED]
             message = f"gang {group.key} waits for members: {group.n_existing} of {group.min_count} exist"
             message += f", {gated} more are gated" if gated else ""
-            message += _roles(group)
+            message += roles_told(group.missing_roles())
+            message += self._ended(group)
             never = self._owners.never(group)
             message += f"; {never}" if never else ""
             refused = self.refusals.of(group)
@@ -201,17 +203,19 @@ class GroupReconciler:
             self.refusals.ask(group)
         self._reporter.rejected(group, message)
 
+    def _ended(self, group: Group) -> str:
+        """That members which had ended were deleted, where this may be why others wait for ever."""
+        n_gone = self._leaving.n_ended_gone.get(group, 0)
+        if group.n_holding or not n_gone:
+            return ""
+        return (
+            f"; members that ended and were deleted: {n_gone}; what has ended counts only while its pod "
+            "exists: lower the number to what is still to run, or delete the others too so that their "
+            "controller makes all of them again"
+        )
+
     def refusals_read(self, event: RefusalsRead) -> None:
         """Takes the refusals that a controller got when it created a gang's members; reports new ones."""
         group = self.refusals.take(event)
-        if group is not None and group.definition is not None:
+        if group is not None and group.definition is not None and not group.is_complete:
             self.gathering_report(group)
-
-
-def _roles(group: Group) -> str:
-    """The roles that lack members, for a message that states how many exist."""
-    missing = group.missing_roles()
-    told = "".join(f"; role {role}: {n} of {wanted}" for role, n, wanted in missing[:_MAX_ROLES])
-    return told + (
-        f"; and {several(len(missing) - _MAX_ROLES, 'role')} more" if len(missing) > _MAX_ROLES else ""
-    )

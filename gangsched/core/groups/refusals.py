@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from itertools import islice
 
-from gangsched.core.state.reporter import clean
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.timers import Deadlines
 from gangsched.core.types.group import Group, GroupState
@@ -18,6 +17,7 @@ from gangsched.model.effects import ReadRefusals
 from gangsched.model.events import RefusalsRead
 from gangsched.model.objects import OwnerReference
 from gangsched.model.pod_group import GroupKey
+from gangsched.model.printable import clean
 
 _SOONEST_S, _LATEST_S = 30.0, 600.0
 # Limits on members searched for controllers, and on controllers whose Events are read.

@@ -11,8 +11,8 @@ from gangsched.core.binding.binder import Binder
 from gangsched.core.binding.reservation_checks import reservation_broken
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.groups.attempts import Attempts
+from gangsched.core.groups.nomination import room_taken
 from gangsched.core.state.state import SharedState
-from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import Group, GroupState, MemberState
 from gangsched.model.objects import Node
 
@@ -41,9 +41,7 @@ class Reservations:
             )
             if why:
                 broken[group.key] = (group, why)
-        for preemption in [p for found in shared.victims.values() for p in found]:
-            if name in preemption.nodes:
-                shared.queue.activate(preemption.unit[0], Cause.LOOK_AGAIN)
+        room_taken(shared, (name,))
         self.give_back_broken()
 
     def give_back_broken(self) -> None:

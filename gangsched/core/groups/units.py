@@ -32,7 +32,7 @@ class Units:
     def __init__(self, shared: SharedState, admission: GroupAdmission, pick: Callable[[int], int]) -> None:
         """pick: which of n equally good nodes a lone pod gets, from 0."""
         self._shared = shared
-        self._admission = admission
+        self.admission = admission
         self._pick = pick
         self._early_stops = {
             name: EarlyStop(percentage) for name, percentage in shared.settings.nodes_to_score.items()
@@ -46,7 +46,7 @@ class Units:
     def is_admitted(self, unit: list[Group]) -> bool:
         """Whether Admit lets the unit start now; a plugin's failure counts as no."""
         try:
-            return self._admission.ask(unit).is_success
+            return self.admission.ask(unit).is_success
         except PluginError as error:
             self._shared.hooks.blame(error, unit[0])
             return False
@@ -59,7 +59,7 @@ class Units:
         """
         demands = []
         for group in unit:
-            members = self._admission.members(unit, group, group.in_state(PENDING))
+            members = self.admission.members(unit, group, group.in_state(PENDING))
             if members:
                 profile = self._shared.profile_of(group)
                 n_needed = min(group.n_needed, len(members))

@@ -91,7 +91,7 @@ def _cheapest(demands: Sequence[Demand], trial: Trial, dry_run: DryRun) -> list[
     units = narrowed_to_each(demands, emptied, now, MAX_DOMAINS)
     if not victims.on_row or len(units) < 2:
         return units
-    on_nodes = OnNodes(victims.on_row, ())
+    on_nodes = OnNodes(victims.on_row, (), victims.last)
     kinds = {
         template.serial: (rank(now, template, on_nodes), _room(demand, template, now))
         for demand, template in _most_members(demands)
@@ -115,11 +115,12 @@ def _room(demand: Demand, template: PodTemplate, trial: Trial) -> IntArray:
     return demand.profile.filtering.ceiling(state, template, trial)
 
 
-def _estimate(unit: Sequence[Demand], kinds: _Kinds) -> tuple[float, float]:
-    """Estimates the unit's cost in its domain, by these kinds: (highest priority, sum of what is given
-    up)."""
+def _estimate(unit: Sequence[Demand], kinds: _Kinds) -> tuple[float, float, float]:
+    """Estimates the unit's cost in its domain, by these kinds: (pods that go last, highest priority, sum of
+    what is given up)."""
     taken = list(_given_up(unit, kinds))
-    return max((cost[1] for cost, _ in taken), default=0.0), sum(cost[2] * n for cost, n in taken)
+    n_last, highest = sum(cost[0] * n for cost, n in taken), max((cost[2] for cost, _ in taken), default=0.0)
+    return n_last, highest, sum(cost[3] * n for cost, n in taken)
 
 
 def _given_up(unit: Sequence[Demand], kinds: _Kinds) -> Iterator[tuple[tuple[float, ...], int]]:

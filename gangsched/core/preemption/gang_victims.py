@@ -15,8 +15,9 @@ import numpy as np
 from gangsched.core.cache.trial import Trial
 from gangsched.core.cycle.device_allocation import listed_requests, reserve_devices
 from gangsched.core.framework.profile import Demand
+from gangsched.core.preemption.costs import Chosen, Cost
 from gangsched.core.preemption.victim_trials import VictimTrials
-from gangsched.core.preemption.victims import Chosen, Cost, Victims
+from gangsched.core.preemption.victims import Victims
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.pod_template import PodTemplate
 
@@ -68,6 +69,24 @@ class GangVictims:
                     return None
                 trial, chosen = made
         return chosen
+
+    def until_let_in(self, chosen: dict[str, PodInfo], level: Chosen) -> dict[str, PodInfo]:
+        """Adds the least important pods of the level until what keeps the unit out is gone."""
+        left = {uid: info for uid, info in level.items() if uid not in chosen}
+        parts = self._victims.parts(left, chosen)
+
+        def with_last(n: int) -> dict[str, PodInfo]:
+            more = (part for part in parts[len(parts) - n :])
+            return self._victims.close({**chosen, **{uid: i for part in more for uid, i in part.items()}})
+
+        low, high = 0, len(parts)
+        while low < high:
+            middle = (low + high) // 2
+            if self._trials.lacks(with_last(middle)):
+                low = middle + 1
+            else:
+                high = middle
+        return with_last(high)
 
     def _room_for(
         self,
@@ -173,7 +192,8 @@ class GangVictims:
 
 def _a_member(cost: Cost, n: int) -> tuple[float, ...]:
     """A block's cost per member, in the order of costs."""
-    return (cost.n_violations / n, cost.highest, cost.total / n, cost.n_pods / n, cost.latest)
+    total, n_pods = cost.total / n, cost.n_pods / n
+    return (cost.n_last / n, cost.n_violations / n, cost.highest, total, n_pods, cost.latest)
 
 
 def _take(trial: Trial, template: PodTemplate, row: int, n: int) -> None:

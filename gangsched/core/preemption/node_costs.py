@@ -17,7 +17,8 @@ import msgspec
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
-from gangsched.core.preemption.victims import OFFSET, is_leaving, priority_of
+from gangsched.core.preemption.costs import OFFSET
+from gangsched.core.preemption.victims import is_leaving, priority_of
 from gangsched.core.types.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from gangsched.core.types.group import MemberState, PodInfo
 from gangsched.core.types.pod_template import PodTemplate
@@ -29,7 +30,7 @@ class NodeCosts(msgspec.Struct, frozen=True, gc=False):
     """Nodes that could take the pod if all potential victims left, the cheapest first; ties: row.
 
     rows int64[n]; room int64[n]: how many such pods they take then; keys: the cost of one pod, in the order
-    of victims.Cost.
+    of costs.Cost.
     """
 
     rows: IntArray
@@ -40,10 +41,13 @@ class NodeCosts(msgspec.Struct, frozen=True, gc=False):
 class OnNodes:
     """Potential victims by node, with the facts about each that do not depend on the pod to place.
 
-    on_row: by row; guarded: UIDs of those protected by a disruption budget.
+    on_row: by row; guarded: UIDs of those protected by a disruption budget; last: of those that go only if
+    all others are not enough.
     """
 
-    def __init__(self, on_row: Mapping[int, Sequence[PodInfo]], guarded: Collection[str]) -> None:
+    def __init__(
+        self, on_row: Mapping[int, Sequence[PodInfo]], guarded: Collection[str], last: Collection[str] = ()
+    ) -> None:
         self.rows = np.fromiter(on_row, dtype=np.int64, count=len(on_row))
         self.counts = np.fromiter((len(here) for here in on_row.values()), dtype=np.int64, count=len(on_row))
         self.at = np.repeat(np.arange(len(self.rows)), self.counts)
@@ -61,7 +65,13 @@ class OnNodes:
         if guarded:
             self.against[:] = [info.uid in guarded for info in victims]
             self.against &= self.costly
-        self.order = np.lexsort((self.starts, -self.priorities, ~self.costly, ~self.against, self.at))
+        self.last = np.zeros(n, dtype=np.bool_)
+        if last:
+            self.last[:] = [info.uid in last for info in victims]
+            self.last &= self.costly
+        self.order = np.lexsort(
+            (self.starts, -self.priorities, ~self.costly, ~self.against, ~self.last, self.at)
+        )
         """Node by node, the most important first."""
         templates = {info.template.serial: info.template for info in victims}
         places = {serial: place for place, serial in enumerate(templates)}
@@ -88,7 +98,7 @@ def rank(view: ClusterView, template: PodTemplate, victims: OnNodes) -> NodeCost
     room = (empty // needs).min(axis=1) if needs.size else np.full(len(rows), NO_LIMIT)
     goes = _not_reprieved(empty, needs, held, victims.order, counts)
     costs = goes & victims.costly
-    keys = _keys(costs, at, len(rows), victims.priorities, victims.starts, victims.against)
+    keys = _keys(costs, at, len(rows), victims)
     takes = np.flatnonzero(room > 0)
     ranked = takes[np.lexsort((rows[takes], *(column[takes] for column in reversed(keys))))]
     listed = np.stack([column[ranked] for column in keys], axis=1)
@@ -133,16 +143,9 @@ def _not_reprieved(
     return goes
 
 
-def _keys(
-    costs: BoolArray,
-    at: IntArray,
-    n_rows: int,
-    priorities: FloatArray,
-    starts: FloatArray,
-    against: BoolArray,
-) -> list[FloatArray]:
-    """Returns a column for each part of victims.Cost, in its order."""
-    where = at[costs]
+def _keys(costs: BoolArray, at: IntArray, n_rows: int, victims: OnNodes) -> list[FloatArray]:
+    """Returns a column for each part of costs.Cost, in its order."""
+    where, priorities, starts = at[costs], victims.priorities, victims.starts
     highest = np.full(n_rows, -float(OFFSET))
     np.maximum.at(highest, where, priorities[costs])
     first = np.full(n_rows, np.inf)
@@ -150,7 +153,8 @@ def _keys(
     np.minimum.at(first, at[top], starts[top])
     any_goes = np.bincount(where, minlength=n_rows) > 0
     return [
-        np.bincount(at[costs & against], minlength=n_rows).astype(np.float64),
+        np.bincount(at[costs & victims.last], minlength=n_rows).astype(np.float64),
+        np.bincount(at[costs & victims.against], minlength=n_rows).astype(np.float64),
         highest,
         np.bincount(where, weights=priorities[costs] + OFFSET, minlength=n_rows),
         np.bincount(where, minlength=n_rows).astype(np.float64),

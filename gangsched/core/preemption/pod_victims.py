@@ -17,9 +17,10 @@ from operator import itemgetter
 
 from gangsched.core.framework.plan import Plan
 from gangsched.core.framework.profile import Demand
+from gangsched.core.preemption.costs import Chosen, Cost
 from gangsched.core.preemption.node_costs import NodeCosts, OnNodes, rank
 from gangsched.core.preemption.victim_trials import VictimTrials
-from gangsched.core.preemption.victims import Chosen, Cost, Victims
+from gangsched.core.preemption.victims import Victims
 from gangsched.core.types.group import PodInfo
 
 # Plugins whose Filter depends on resources only (apart from ports).
@@ -42,7 +43,7 @@ class PodVictims:
 
     def choose(self) -> tuple[Plan, dict[str, PodInfo]] | None:
         """Returns where the pod goes, and its victims; None: no node's pods make room for it."""
-        victims = OnNodes(self._victims.on_row, self._victims.guarded)
+        victims = OnNodes(self._victims.on_row, self._victims.guarded, self._victims.last)
         ranking = rank(self._trials.room, self._template, victims)
         for _, _, chosen in sorted(self._weighed(ranking), key=itemgetter(0, 1)):
             plan = self._trials.place(chosen)

@@ -6,7 +6,7 @@ In its own queue: those of lower priority. Of other queues, compared where their
                 whatever its priority
     priority    any other unit takes what is borrowed and of lower priority
     fair        (`reclaim: fair`) replaces `priority`: the unit takes what is borrowed while its queue,
-                including the unit, has less for its share than the other queue has left. Compared in one
+                including the unit, has no more for its share than the other queue has left. Compared in one
                 resource, the first of `compare` that the unit requests; only pods for which it is the first
                 as well are taken
 
@@ -14,7 +14,7 @@ Judged on all victims together, with the unit in their place: no queue may hold 
 before, up to the guarantee. So a queue at or below its guarantee loses nothing to others. No loops: the sum
 over all queues of min(use, guaranteed) never falls, and each reclaim adds to it; in evictions by priority the
 priorities rise, and each fair one lowers the sum of use^2 / share in its resource. Pods of 2,000,000,000 and
-above, other schedulers' pods and what Kueue admits go by priority alone.
+above and other schedulers' pods go by priority alone.
 
 Likewise for room kept for a promised start: a unit within its queue's guarantee may take it, if the pods that
 it is kept for would borrow it.
@@ -31,6 +31,7 @@ from gangsched.core.cache.queue_book import QueueBook
 from gangsched.core.preemption.victims import is_leaving, priority_of
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.needed import requests_of
+from gangsched.model.printable import marked
 
 SYSTEM_PRIORITY = 2_000_000_000
 """Kubernetes' system-cluster-critical; users' classes end below it."""
@@ -53,8 +54,8 @@ class QueueRights:
         self._held: dict[str, _Amounts] = {}
         self._entitled: dict[str, bool] = {}
         self._ways: dict[str, list[_Way]] = {}
-        is_entitled = any(self._is_entitled(name) for queue in asked for name in book.tree.paths[queue])
-        self.takes_any = is_entitled or (self._is_fair and bool(asked))
+        self._reclaims = any(self._is_entitled(name) for queue in asked for name in book.tree.paths[queue])
+        self.takes_any = self._reclaims or (self._is_fair and bool(asked))
         # The amounts count with the unit in place, so no other unit may get the room, whatever its priority.
         self.keeps_at: int | None = _HIGHEST_OF_USERS
         self.whose = (
@@ -94,8 +95,19 @@ class QueueRights:
                     so_far[resource] = so_far.get(resource, 0) + amount
         for name, amounts in lost.items():
             if self._loses(name, amounts):
-                return f"queue {name} would be left with less than is guaranteed to it"
+                return f"{_queue(name)} would be left with less than is guaranteed to it"
         return self._is_unfair(others, lost) if self._is_fair else ""
+
+    def goes_last(self, info: PodInfo) -> bool:
+        """Whether a unit that takes back what is guaranteed takes the pod only after all that has been
+        borrowed from it: its own queue's less important pods, for example, which would come again and then
+        have the same borrowers evicted."""
+        if not self._reclaims:
+            return False
+        queue = self._queue_of(info)
+        if queue in self._asked or queue not in self._book.tree.paths:
+            return True
+        return not all(self._is_entitled(own) for own, _ in self._ways_to(queue))
 
     def takes_kept_room(self, claimers: Sequence[PodInfo]) -> bool:
         """Whether a unit within its queue's guarantee takes room kept for pods that would borrow it."""
@@ -194,13 +206,14 @@ class QueueRights:
         return next((one for one in self._book.tree.settings.compare if request.get(one)), "")
 
     def _has_less(self, way: _Way, requests: _Amounts) -> bool:
-        """Whether its queue, with the unit, has less for its share than the other queue without such a
-        pod."""
+        """Whether its queue, with the unit, has no more for its share than the other queue without such a
+        pod. Not strictly less: of two equal queues one would never get its half back. Nothing goes round:
+        the other queue, to get it back, would have to have no more than what this one then has left."""
         own, below = way
         resource = self._scarce(self._request(own))
         if not resource or self._scarce(requests) != resource:
             return False
-        return self._part(own, resource) < self._left(below[0], resource, requests)
+        return self._part(own, resource) <= self._left(below[0], resource, requests)
 
     def _part(self, own: str, resource: str) -> float:
         asked = self._request(own).get(resource, 0)
@@ -220,8 +233,8 @@ class QueueRights:
             resource = self._scarce(self._request(own))
             taken += lost[top].get(resource, 0)
             asked = max(asked, self._request(own).get(resource, 0))
-            if self._part(own, resource) >= self._left(top, resource, lost[top]):
-                return f"queue {top} would have less for its share than queue {own}"
+            if self._part(own, resource) > self._left(top, resource, lost[top]):
+                return f"{_queue(top)} would have less for its share than queue {own}"
         if taken > _MAX_TAKEN * asked:
             return f"a fair share would take {taken} from other queues to give it {asked}"
         return ""
@@ -239,6 +252,10 @@ def is_within(guaranteed: _Amounts, used: _Amounts, request: _Amounts) -> bool:
         and all(resource in guaranteed or "/" not in resource for resource in asked)
         and all(used.get(r, 0) + n <= guaranteed[r] for r, n in asked.items() if r in guaranteed)
     )
+
+
+def _queue(name: str) -> str:
+    return marked("queue", [name], lead="queue ")
 
 
 def _sum(parts: Iterable[_Amounts]) -> dict[str, int]:

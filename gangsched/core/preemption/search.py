@@ -33,11 +33,12 @@ from gangsched.core.framework.interface import Code, DryRun, PostFilterResult, S
 from gangsched.core.framework.plan import FitError, Plan
 from gangsched.core.framework.profile import Demand
 from gangsched.core.preemption.candidate_nodes import domains, ever_more
+from gangsched.core.preemption.costs import Chosen, Cost, DisruptionBudget, Level
 from gangsched.core.preemption.gang_victims import GangVictims
 from gangsched.core.preemption.node_costs import OnNodes, rank
 from gangsched.core.preemption.pod_victims import PodVictims
 from gangsched.core.preemption.victim_trials import VictimTrials
-from gangsched.core.preemption.victims import Chosen, Cost, DisruptionBudget, Victims, is_free
+from gangsched.core.preemption.victims import Victims, is_free
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.victim_words import LOWER
 
@@ -79,13 +80,15 @@ class PreemptionSearch:
     ) -> None:
         """n_candidates: number of nodes to compare out of n suitable ones."""
         self._unit = unit
-        self._n_nodes = trial.n_nodes
+        self._n_nodes, self._n_looks = trial.n_nodes, dry_run.n_looks
         self._n_candidates = n_candidates
-        self._n_looks = dry_run.n_looks
         self._trials = VictimTrials(unit, trial, dry_run)
         priority = min(demand.group.priority for demand in unit)
+        self._is_kept_out = dry_run.lacks is not None
         rows = self._helpful(trial)
         self._n_helpful = len(rows)
+        if self._is_kept_out:  # a limit counts pods on any node
+            rows = np.flatnonzero(trial.live).tolist()
         self.victims = Victims(
             trial,
             rows if dry_run.may_find(priority) else (),
@@ -100,14 +103,17 @@ class PreemptionSearch:
         self._everybody: dict[str, PodInfo] = {}
         self._free: dict[str, PodInfo] = {}
         self.victims.respect(budgets_of(self.victims.with_their_gangs()))
-        self._is_lone = len(unit) == 1 and len(unit[0].members) == 1 and not unit[0].group.is_gang
+        is_lone = len(unit) == 1 and len(unit[0].members) == 1 and not unit[0].group.is_gang
+        self._is_on_one_node = is_lone and not self._is_kept_out
 
     def run(self) -> PostFilterResult | Status:
         """Returns room for the unit, or why none can be made."""
         if not self.victims.on_row:
             return self._helpless("")
-        if self._is_lone:
+        if self._is_on_one_node:
             return self._for_one()
+        if lacks := self._trials.lacks(self.victims.close({i.uid: i for i in self.victims.everybody()})):
+            return Status.unschedulable(f"even with all {self._whose} gone, {lacks}.")
         found = self._enough()
         if isinstance(found, Status):
             return found
@@ -117,6 +123,8 @@ class PreemptionSearch:
         chosen = by_nodes.choose(level, self._free)
         if chosen is None and self._rule is not None and len(level) < len(self._everybody):
             chosen = by_nodes.choose(self._everybody, self._free)  # too few of the cheaper pods may go
+        if self._is_kept_out:
+            chosen = by_nodes.until_let_in(chosen or dict(self._free), level)
         if chosen is None or not self._trials.fits(chosen):
             chosen = self._near(level)
         if len(chosen) == len(level) and self._trials.is_spent:
@@ -157,7 +165,10 @@ class PreemptionSearch:
                 state = self._trials.state(demand, template, trial)
                 if state is not None:
                     own = demand.profile.filtering.feasible(state, template, trial)
-                    mask |= own if state.subset is None else own & state.subset
+                    if state.subset is not None:
+                        unknown = [trial.with_unknown(one) for one in template.device_resources]
+                        own = own & np.logical_or.reduce([state.subset, *unknown])
+                    mask |= own
         rows: list[int] = np.flatnonzero(mask).tolist()
         return rows
 
@@ -173,7 +184,7 @@ class PreemptionSearch:
             ranked = self._ranked()
             if isinstance(ranked, Status):
                 return ranked
-            nodes = ranked
+            nodes = [*dict.fromkeys((*ranked, *on_row))] if self._is_kept_out else ranked
         for rows in ever_more(nodes, n_first, domains(self._unit, self._trials)):
             self.victims.on_row = {row: on_row[row] for row in rows}
             everybody = self.victims.close({info.uid: info for info in self.victims.everybody()})
@@ -192,7 +203,8 @@ class PreemptionSearch:
     def _ranked(self) -> list[int] | Status:
         """Returns nodes where some template gets room if all potential victims leave, the cheapest first; or
         why that cannot suffice, if a sum already shows it."""
-        room, victims = self._trials.room, OnNodes(self.victims.on_row, self.victims.guarded)
+        room = self._trials.room
+        victims = OnNodes(self.victims.on_row, self.victims.guarded, self.victims.last)
         ranked: list[list[int]] = []
         for demand in self._unit:
             templates = demand.by_template()
@@ -242,7 +254,7 @@ class PreemptionSearch:
 
     def _level(self) -> dict[str, PodInfo]:
         """Returns all potential victims up to the lowest level at which the unit fits."""
-        levels: dict[tuple[bool, int], dict[str, PodInfo]] = {}
+        levels: dict[Level, dict[str, PodInfo]] = {}
         for uid, info in self._everybody.items():
             if uid not in self._free:
                 levels.setdefault(self.victims.level(info), {})[uid] = info

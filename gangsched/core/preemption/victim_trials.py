@@ -16,10 +16,11 @@ from gangsched.core.cache.trial import Trial
 from gangsched.core.cycle.cycle import reserve_nominated
 from gangsched.core.cycle.placing import pre_filtered
 from gangsched.core.cycle.shared_room import takes_at_most
+from gangsched.core.cycle.unit_limits import weight_of
 from gangsched.core.framework.interface import CycleState, DryRun
 from gangsched.core.framework.plan import FitError, Plan, SearchOutcome
 from gangsched.core.framework.profile import Demand
-from gangsched.core.preemption.victims import Chosen
+from gangsched.core.preemption.costs import Chosen
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.pod_template import PodTemplate
 
@@ -55,7 +56,11 @@ class VictimTrials:
         self._dry_run = dry_run
         self.n_left = self._asks_left = dry_run.n_looks
         n_kinds = sum(len(demand.by_template()) for demand in unit)
-        self._n_asks = n_kinds * (1 + trial.n_rows // _NODES_AN_ASK)
+        weight = weight_of([demand.members for demand in unit])
+        self._n_asks = n_kinds * weight * (1 + trial.n_rows // _NODES_AN_ASK)
+        self._looks_for_all = weight * (1 + trial.n_rows // _NODES_A_LOOK)
+        self._looks_a_cycle = weight * (_LOOKS_A_CYCLE + trial.n_rows // _NODES_A_LOOK)
+        self._looks_a_placement = weight * _LOOKS_A_PLACEMENT
         self._placements_left = 0
         self._is_searching = False
         self._answers: dict[frozenset[str], Plan | FitError] = {}
@@ -85,7 +90,10 @@ class VictimTrials:
         known = self._answers.get(key)
         if known is not None:
             return known
-        self.n_left -= _LOOKS_A_CYCLE + self.trial.n_rows // _NODES_A_LOOK
+        if lacks := self.lacks(chosen):
+            self._answers[key] = error = FitError(self._unit[0].group, lacks, ())
+            return error
+        self.n_left -= self._looks_a_cycle
         self._asks_left -= _ASKS_A_CYCLE * self._n_asks
         if self._is_searching:
             budget = min(self._dry_run.search_budget // _SHARE, self._placements_left, self.n_left)
@@ -96,13 +104,20 @@ class VictimTrials:
         self._answers[key] = answer
         return answer
 
+    def lacks(self, chosen: Chosen) -> str:
+        """Why the unit is kept out whatever room it has without these pods; "" if it is not."""
+        if self._dry_run.lacks is None:
+            return ""
+        self.n_left -= 1 + len(chosen) // _PODS_A_LOOK
+        return self._dry_run.lacks(chosen.values())
+
     def search(self, chosen: Chosen) -> Plan | FitError:
         """Does as place, and on failure tries other placing orders; from here on `place` tries those too, as
         far as the budget goes."""
         answer = self.place(chosen)
         self._is_searching = True
         self._placements_left = self._dry_run.search_budget
-        if isinstance(answer, FitError):
+        if isinstance(answer, FitError) and not self.lacks(chosen):
             answer = self._search(chosen, self._dry_run.search_budget)
             self._answers[frozenset(chosen)] = answer
         return answer
@@ -116,7 +131,7 @@ class VictimTrials:
             return answer
         answer = self._dry_run.search(trial, budget)
         if isinstance(answer, FitError) or answer.n_tried:
-            self.n_left -= trial.n_rows // _NODES_A_SEARCH + answer.n_tried * _LOOKS_A_PLACEMENT
+            self.n_left -= trial.n_rows // _NODES_A_SEARCH + answer.n_tried * self._looks_a_placement
         if isinstance(answer, FitError) and answer.search is SearchOutcome.GAVE_UP:
             self.gave_up = True
         return answer
@@ -132,7 +147,7 @@ class VictimTrials:
         several = [demand for demand in self._unit if len(demand.by_template()) > 1]
         if not several:
             return False
-        self.n_left -= 1 + self.trial.n_rows // _NODES_A_LOOK
+        self.n_left -= self._looks_for_all
         self._asks_left -= self._n_asks
         trial = self.without(chosen)
         for demand in several:
@@ -151,7 +166,7 @@ class VictimTrials:
 
     def capacity(self, demand: Demand, template: PodTemplate, trial: Trial) -> IntArray:
         """int64[n_rows]: how many pods of the template each node takes."""
-        self.n_left -= 1 + trial.n_rows // _NODES_A_LOOK
+        self.n_left -= self._looks_for_all
         state = self.state(demand, template, trial)
         if state is None:
             return np.zeros(trial.n_rows, dtype=np.int64)
@@ -165,7 +180,7 @@ class VictimTrials:
         if demand.profile.filtering.is_local(state):
             self.n_left -= 1
             return demand.profile.filtering.capacity_on(state, template, trial, row)
-        self.n_left -= 1 + trial.n_rows // _NODES_A_LOOK
+        self.n_left -= self._looks_for_all
         return int(demand.profile.capacity(state, template, trial)[row])
 
     def is_local(self, demand: Demand, template: PodTemplate) -> bool:

@@ -19,51 +19,13 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-import msgspec
-
 from gangsched.core.cache.view.pods import PodQueries
-from gangsched.core.framework.eviction_rule import EvictionRule
+from gangsched.core.framework.eviction_rule import EvictionRule, TakesSomeLast
+from gangsched.core.framework.serves import serves
+from gangsched.core.preemption.costs import OFFSET, Chosen, Cost, DisruptionBudget, Level
 from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
 from gangsched.core.types.states import ENDED
 from gangsched.model.pod_group import ALL, SINGLE
-
-# Makes every priority positive, so that two pods never cost less than one of them.
-OFFSET = 2**31
-
-Chosen = Mapping[str, PodInfo]
-"""A set of pods by UID."""
-
-
-class DisruptionBudget(msgspec.Struct, frozen=True, gc=False):
-    """A PodDisruptionBudget's present state: how many more of these pods may be disrupted."""
-
-    allowed: int
-    uids: frozenset[str]
-
-
-class Cost(msgspec.Struct, frozen=True, gc=False, order=True):
-    """The cost of a set of victims; the first difference decides, less is better.
-
-    n_violations: pods protected by a disruption budget. highest: the highest priority. total: the sum of the
-    priorities, each made positive. latest: the start, negated, of the first pod with the highest priority: of
-    two sets the one whose pods have run for less is cheaper.
-    """
-
-    n_violations: int = 0
-    highest: int = -OFFSET
-    total: int = 0
-    n_pods: int = 0
-    latest: float = -math.inf
-
-    @property
-    def level(self) -> tuple[bool, int]:
-        """Whether a budget is violated, and the highest priority."""
-        return self.n_violations > 0, self.highest
-
-    @property
-    def key(self) -> tuple[float, ...]:
-        """The cost in the form that core.preemption.node_costs uses."""
-        return self.n_violations, self.highest, self.total, self.n_pods, self.latest
 
 
 class _Bond:
@@ -73,7 +35,7 @@ class _Bond:
     __slots__ = ("level", "pods", "spare")
 
     def __init__(self, pods: dict[str, PodInfo], spare: dict[int, int]) -> None:
-        self.level: tuple[bool, int] | None = None
+        self.level: Level | None = None
         self.pods = pods
         self.spare = spare
 
@@ -105,12 +67,16 @@ class Victims:
         self._budgets: Sequence[DisruptionBudget] = ()
         self.guarded: Collection[str] = ()
         """UIDs of pods that violate a budget whichever other pods are evicted."""
+        self.last: set[str] = set()
+        """UIDs of pods that the rule takes only if all others are not enough."""
+        self._goes_last = rule.goes_last if rule is not None and serves(rule, TakesSomeLast) else None
         self.n_binding = 0
         self.on_row: dict[int, list[PodInfo]] = {}
         for row in rows:
             here = [info for info in view.pods_on(row) if self._may_go(info)]
             if here:
                 self.on_row[row] = here
+                self._mark_last(here)
 
     def respect(self, budgets: Sequence[DisruptionBudget]) -> None:
         """Sets the disruption budgets that costs refer to from now on."""
@@ -131,6 +97,10 @@ class Victims:
         yield from self.everybody()
         for bond in {id(bond): bond for bond in self._bond_of.values()}.values():
             yield from bond.pods.values()
+
+    def _mark_last(self, infos: Iterable[PodInfo]) -> None:
+        if self._goes_last is not None:
+            self.last.update(info.uid for info in infos if self._goes_last(info))
 
     # -- eligibility -------------------------------------------------------------------------------------
 
@@ -177,6 +147,7 @@ class Victims:
             self._bonds[id(gang), state] = bond
         if bond is not None:
             self._bond_of.update(dict.fromkeys(pods, bond))
+            self._mark_last(pods.values())
 
     def _are_subject(self, pods: Chosen, spare: Mapping[int, int]) -> bool:
         """Whether the rule lets all of them go, or no more of any gang than it can spare."""
@@ -236,14 +207,14 @@ class Victims:
                 if len(atom) > 1:
                     seen.add(key)
 
-    def level(self, info: PodInfo) -> tuple[bool, int]:
-        """Lower bound of the pod's cost: whether it violates a budget, and the highest priority."""
+    def level(self, info: PodInfo) -> Level:
+        """Lower bound of the pod's cost: whether it goes last, whether it violates a budget, and the highest
+        priority."""
         bond = self._bond_of.get(info.uid)
         if bond is None:
-            return info.uid in self.guarded, priority_of(info)
+            return info.uid in self.last, info.uid in self.guarded, priority_of(info)
         if bond.level is None:
-            cost = self.cost(bond.pods)
-            bond.level = cost.n_violations > 0, cost.highest
+            bond.level = self.cost(bond.pods).level
         is_spare = min(bond.spare.values()) >= 0 and bond.spare[id(info.group)] > 0
         return self.cost({info.uid: info}).level if is_spare else bond.level
 
@@ -265,7 +236,12 @@ class Victims:
                 seen |= dict.fromkeys(part)
                 found.append(part)
         violating = self.violating(chosen)
-        return sorted(found, key=lambda part: (violating.isdisjoint(part), _unimportance(part)))
+        last = self.last
+
+        def place(part: Chosen) -> tuple[object, ...]:
+            return last.isdisjoint(part), violating.isdisjoint(part), _unimportance(part)
+
+        return sorted(found, key=place)
 
     def needed(
         self, victims: dict[str, PodInfo], row: int, beside: Chosen, suffice: Callable[[Chosen], bool]
@@ -333,7 +309,8 @@ class Victims:
         total = sum(priorities) + OFFSET * len(costly)
         if n_violations is None:
             n_violations = len(self.violating(chosen))
-        return Cost(n_violations, highest, total, len(costly), -first_s)
+        n_last = sum(info.uid in self.last for info in costly) if self.last else 0
+        return Cost(n_last, n_violations, highest, total, len(costly), -first_s)
 
 
 def priority_of(info: PodInfo) -> int:

@@ -45,6 +45,10 @@ class Bounds:
         """Applies new settings."""
         self.settings, self._running = settings, None
 
+    def protects(self, group: Group) -> bool:
+        """Whether passes of the group are counted."""
+        return group.is_gang or not self.settings.gangs_alone
+
     def stated(self, group: Group) -> int | None:
         """The number stated for the group; None: `auto`."""
         own = self._bound_of(group) or self.settings.bound

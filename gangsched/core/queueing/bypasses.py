@@ -127,6 +127,11 @@ class Bypasses:
         n = record.n if record.klass is None else record.klass.count_of(record)
         return Passed(n, record.bound, record.claimed_s)
 
+    @property
+    def counts_any(self) -> bool:
+        """Whether a group waits whose bypasses are counted."""
+        return bool(self._classes)
+
     def most(self) -> int:
         """The highest count of a group that waits."""
         self._settle()
@@ -156,7 +161,7 @@ class Bypasses:
         self._rows.follow(view)
         for demand in demands:
             group = demand.group
-            if group.recovering or group.satisfied:
+            if group.recovering or group.satisfied or not self.bounds.protects(group):
                 continue
             record = self._records.get(group.key)
             if record is None or record.group is not group:
@@ -252,6 +257,8 @@ class Bypasses:
 
     def moved(self, group: Group) -> None:
         """Records that the group's state, or its place in line, has changed."""
+        if not self._records:
+            return
         record = self._records.get(group.key)
         if record is None or record.group is not group:
             return
@@ -352,6 +359,8 @@ class Bypasses:
     def _is_eligible(self, record: Record) -> bool:
         group = record.group
         if group.key in self._claimed or not record.can_fit or not group.is_complete:
+            return False
+        if not self.bounds.protects(group):
             return False
         return group.state in IN_LINE and not group.problem and not group.recovering
 

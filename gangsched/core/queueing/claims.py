@@ -225,16 +225,26 @@ class Claims:
             )
         ]
 
-    def put(self, claim: StartClaim, before: StartClaim | None = None) -> None:
-        """Adds the claim; it replaces `before`, whose room is freed."""
-        if before is not None:
-            self.freed += self._room_of(before)
+    def put(self, claim: StartClaim) -> None:
+        """Adds the claim."""
         self.revision += 1
         self._all = None
         self.is_doubtful = True
         for group in claim.unit:
             self.by_key[group.key] = claim
             self.too_idle.pop(group.key, None)
+
+    def keep(self, claim: StartClaim, held: tuple[Nominated, ...], start_s: float, end_s: float) -> None:
+        """Sets where and when the claim's members go. Frees what is no longer kept: all of the former room if
+        it is kept for another time. A claim that stays frees nothing: others that wait for its room would be
+        tried in vain, and those with claims would have each other tried without end."""
+        is_later = (start_s, end_s) != (claim.start_s, claim.end_s)
+        kept = {} if is_later else _places(held)
+        left = [one for place, one in _places(claim.held).items() if place not in kept]
+        if left or is_later or len(held) != len(claim.held):
+            self.freed += self._changes(left)
+            self.revision += 1
+        claim.held, claim.start_s, claim.end_s = held, start_s, end_s
 
     def rest_on(self, claim: StartClaim, more: Sequence[Blocker]) -> bool:
         """Drops blockers that are gone, and adds `more`; returns whether the claim became, or stopped being,
@@ -259,12 +269,14 @@ class Claims:
         self._all = None
         for group in claim.unit:
             self.by_key.pop(group.key, None)
-        self.freed += self._room_of(claim)
+        self.freed += self._changes(claim.held)
         self.ended.append(claim)
 
     def moved(self, group: Group) -> None:
         """Records that the group's state has changed. Whether it still waits is checked later (is_sound):
         between two attempts it leaves the line for a moment."""
+        if not self.by_key and not self.too_idle and not self._evicts_for:
+            return
         self.is_doubtful = self.is_doubtful or group.key in self.by_key
         if group.state not in _ENDS:
             return
@@ -302,9 +314,14 @@ class Claims:
         self.errors[sum(late_s > limit_s for limit_s in ERRORS_S)] += 1
         self.total_error_s += late_s
 
-    def _room_of(self, claim: StartClaim) -> Iterable[ClusterChange]:
-        alike = {(one.node_name, one.template.serial, frozenset(one.ids)): one for one in claim.held}
+    def _changes(self, left: Iterable[Nominated]) -> Iterable[ClusterChange]:
+        """What becomes free; equal room is announced once."""
+        alike = {(one.node_name, one.template.serial, frozenset(one.ids)): one for one in left}
         return [change for one in alike.values() for change in self._cache.room_of(one)]
+
+
+def _places(held: Iterable[Nominated]) -> dict[tuple[str, str, str], Nominated]:
+    return {(one.info.uid, one.node_name, repr(one.ids)): one for one in held}
 
 
 def _rank(claim: StartClaim) -> tuple[int, int]:

@@ -18,6 +18,7 @@ import msgspec
 
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.types.group import BOUND, Group, PodInfo
+from gangsched.core.types.placement import Placement
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import PodGroup
 
@@ -69,7 +70,8 @@ class Ends:
     def __init__(self, walltimes: Walltimes, pods: Mapping[str, PodInfo]) -> None:
         self._walltimes = walltimes
         self._pods = pods
-        self._began_s: dict[str, float] = {}
+        for info in pods.values():
+            info.began_s = None  # from before `queueing` was off; what was reserved meanwhile is not known
         self._known: dict[str, _Known] = {}
         self._promised_s: dict[str, float] = {}
         self._told: dict[str, Pod] = {}
@@ -94,26 +96,24 @@ class Ends:
         """Forgets ends that were not stated, as the default walltimes have changed."""
         self._known = {uid: one for uid, one in self._known.items() if one.stated_s is not None}
 
-    def began(self, infos: Iterable[PodInfo], now_s: float) -> None:
+    def began(self, placements: Iterable[Placement], now_s: float) -> None:
         """Records that these pods are reserved now, maybe not for the first time."""
-        for info in infos:
-            self._began_s[info.uid] = now_s
-            self._known.pop(info.uid, None)
-        if len(self._began_s) > 2 * len(self._pods) + _MAX_GONE:
-            self._began_s = {uid: at_s for uid, at_s in self._began_s.items() if uid in self._pods}
-            self._known = {uid: one for uid, one in self._known.items() if uid in self._pods}
+        for one in placements:
+            one.info.began_s = now_s
+        for one in placements if self._known else ():
+            self._known.pop(one.info.uid, None)
 
     def bound_by_others(self, info: PodInfo) -> None:
         """Records that another process bound the pod: it began then, not when it was reserved here."""
-        self._began_s.pop(info.uid, None)
+        info.began_s = None
         self._known.pop(info.uid, None)
 
     def left(self, info: PodInfo, now_s: float) -> None:
         """Records that this pod is about to leave its node, if it was on one."""
-        began_s = self._began_s.get(info.uid)
+        began_s = info.began_s
         if info.row < 0 or info.group is None or began_s is None:
             return
-        walltime_s = self._walltimes.of(info.group).seconds
+        walltime_s = self._walltimes.before(info.group).seconds
         if not 0.0 < walltime_s < math.inf:
             return
         if self._n_left >= _MOST_LEFT:
@@ -142,6 +142,8 @@ class Ends:
             self._told[info.uid] = info.pod
             self.extended.append(info)
         self._known[info.uid] = _Known(info.pod, definition, n_changes, self._stated_s(info), end)
+        if len(self._known) > 2 * len(self._pods) + _MAX_GONE:
+            self._known = {uid: one for uid, one in self._known.items() if uid in self._pods}
         return end
 
     def _still_known(self, info: PodInfo, now_s: float) -> _Known | None:
@@ -185,20 +187,19 @@ class Ends:
         """When a pod will have run, or had run, for its group's walltime; inf: unknown. Remembers nothing."""
         if info.group is None:
             return math.inf
-        began_s = self._began_s.get(info.uid)
+        began_s = info.began_s
         if began_s is None:
             began_s = _began_s(info.pod, now_s, wall_ahead_s)
         return began_s + self._walltimes.of(info.group).seconds
 
     def _begin_s(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> float:
-        began_s = self._began_s.get(info.uid)
-        if began_s is None:
-            began_s = self._began_s[info.uid] = _began_s(info.pod, now_s, wall_ahead_s)
-        return began_s
+        if info.began_s is None:
+            info.began_s = _began_s(info.pod, now_s, wall_ahead_s)
+        return info.began_s
 
     def expected(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> End:
         """As `of`, but remembers nothing, so that asking changes no decision."""
-        known, began_s = self._still_known(info, now_s), self._began_s.get(info.uid)
+        known, began_s = self._still_known(info, now_s), info.began_s
         if known is not None:
             return known.end
         if info.pod.metadata.deletion_timestamp is not None:

@@ -22,6 +22,7 @@ from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.states import MemberState
+from gangsched.model.printable import marked
 from gangsched.model.resources import told_amount
 from gangsched.model.walltime import Walltime
 
@@ -51,6 +52,7 @@ class Holder(NamedTuple):
     amount: int
     ends: datetime
     how: str
+    kind: str = "pod"
 
 
 class EndsTold:
@@ -80,7 +82,7 @@ def _told(lack: Lack, rows: IntArray, short: Shortage, walltimes: Walltimes, lat
     for one in found[:_MAX_NAMED]:
         amount = told_amount(lack.resource, one.amount)
         what = amount if told else f"holds {amount} {lack.resource}"
-        told.append(f"{one.name} {what} until {_time(one.ends)} ({one.how})")
+        told.append(f"{marked(one.kind, [one.name])} {what} until {_time(one.ends)} ({one.how})")
     if len(found) > _MAX_NAMED:
         told.append(f"{len(found) - _MAX_NAMED} more have a known end")
     if told:
@@ -112,7 +114,8 @@ def _holders(
     for name, info in by_name.items():
         ends, how = _due(info, walltimes, None if info.group is None else latest(info.group))
         if ends is not None:
-            found.append(Holder(name, amounts[name], ends, how))
+            kind = "gang" if info.group is not None and info.group.is_gang else "pod"
+            found.append(Holder(name, amounts[name], ends, how, kind))
     return sorted(found, key=lambda one: (one.ends, one.name))
 
 

@@ -4,7 +4,8 @@ Idle is room that is claimed and free; room that short jobs fill meanwhile is no
 over time: with 10 %, all claims together may keep as much of each resource idle as the whole cluster offers
 in six minutes of each hour, and the unused part is saved for up to a week. A claim that needs more than a
 week's budget is made once a week's is saved; the rest is earned afterwards, before any other claim is made.
-So if no pod states an end, a gang waits longer for its claim, but still gets one. Called by
+So if no pod states an end, a gang waits longer for its claim, but still gets one. A claim that slips is
+continued on credit. Called by
 core.groups.claiming; read by web.
 """
 
@@ -21,6 +22,7 @@ from gangsched.core.types.placement import Nominated
 from gangsched.core.types.pod_template import PodTemplate
 
 _SAVED_FOR_S = 7 * 86_400.0
+_CREDIT_S = 86_400.0
 # Not counted: each pod takes one of these, and they are never short.
 _PODS = "pods"
 
@@ -69,6 +71,12 @@ class IdleBudget:
             if from_s > worst.from_s:
                 worst = TooIdle(resource, from_s)
         return worst if worst.resource else None
+
+    def on_credit(self, costs_s: Mapping[str, float]) -> dict[str, float]:
+        """What of these costs a claim that stands must have saved: what is beyond a day's earnings, which are
+        earned afterwards, before any other claim is made."""
+        credit_s = self._share * _CREDIT_S
+        return {resource: cost_s - credit_s for resource, cost_s in costs_s.items()}
 
     def _pass_to(self, now_s: float) -> None:
         past_s, most_s = now_s - self._at_s, self._share * _SAVED_FOR_S

@@ -43,7 +43,7 @@ class IdleOfQueues:
     def charge(self, book: QueueBook, claims: Sequence[StartClaim], revision: int, now_s: float) -> None:
         """Sets the room kept idle for each queue from now on. revision: changes with the claims."""
         view = self._view
-        made_of = (revision, view.static_revision, view.n_rows, len(view.table.names))
+        made_of = (revision, view.static_revision, view.n_rows, view.table.edition)
         mark, self._mark = self._mark, view.journal_end
         if made_of != self._made_of or book is not self._book:
             self._made_of, self._book = made_of, book

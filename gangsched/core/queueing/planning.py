@@ -20,7 +20,7 @@ from gangsched.core.types.arrays import BoolArray, IntArray
 FloatArray = NDArray[np.float64]
 
 # Limit on times tried after the first: each costs a cycle.
-_MAX_LOOKS = 12
+MAX_LOOKS = 12
 # Up to this many kinds, pods are counted and amounts multiplied; amounts must be small enough for that.
 _FEW_KINDS = 8
 _LARGE = 2**40
@@ -185,17 +185,17 @@ class Search:
 
     Tries the first, then ever wider steps until one succeeds, then bisects: `for at in search:
     search.told(yes)`. If the condition comes and goes, a later time than the first may be found. Makes at
-    most 12 tries, and one more of the last time if none succeeds.
+    most `n_looks` tries, and one more of the last time if none succeeds.
     """
 
-    def __init__(self, n: int) -> None:
-        self._n = n
+    def __init__(self, n: int, n_looks: int = MAX_LOOKS) -> None:
+        self._n, self._n_looks = n, n_looks
         self._low, self._high = -1, n
         self._step = 1
         self._at = 0
 
     def __iter__(self) -> Iterator[int]:
-        for _ in range(_MAX_LOOKS):
+        for _ in range(self._n_looks):
             if self._high - self._low <= 1:
                 return
             if self._high == self._n:

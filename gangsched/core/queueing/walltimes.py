@@ -97,6 +97,11 @@ class Walltimes:
         self._known[group] = _Known(group.definition, group.n_changes, n_learned, found)
         return found
 
+    def before(self, group: Group) -> Walltime:
+        """The group's walltime as computed last: as its members leave one by one it is not computed anew."""
+        known = self._known.get(group)
+        return self.of(group) if known is None else known.walltime
+
     def is_anew(self, group: Group) -> bool:
         """Whether the group's walltime has changed since the last call: an object or a pod was edited, or a
         member came or went."""
@@ -136,8 +141,11 @@ class Walltimes:
         return replace(longest or Walltime(), problems=tuple(problems)), is_said
 
     def problems(self, group: Group) -> tuple[str, ...]:
-        """The group's unreadable walltime statements, if not reported before."""
-        found = self.of(group).problems
+        """The group's unreadable walltime statements, if not reported before. Reads no walltime where none is
+        stated."""
+        definition = group.definition
+        is_stated = group.states_walltime or (definition is not None and bool(definition.walltime))
+        found = self.of(group).problems if is_stated else ()
         if self._told.get(group.key, ()) == found:
             return ()
         self._told.pop(group.key, None)

@@ -2,7 +2,8 @@
 
 Lives here: one function per API group, from a Group to the fields to write; nothing is written here.
 Not here: when it is written (reporter, the only caller). Fields that another program writes are left out: a
-merge patch keeps them. A list replaces the whole list, so other programs' entries are put back into it.
+patch keeps them. Lists have other programs' entries too, as read; what is there when they are written stays
+(kube.effects.writes).
 
 Sources: KEP-4671 (core); scheduler-plugins' apis/scheduling/v1alpha1/types.go and its PodGroup controller,
 which Koordinator's is a copy of; Volcano's pkg/scheduler/framework/session.go (jobStatus) and gang plugin;
@@ -15,6 +16,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from gangsched.core.types.group import Group, GroupState
+from gangsched.core.types.lost_members import lacks
+from gangsched.model.effects import KAI_CONDITION, KAI_NODE_POOL
 from gangsched.model.pod_group import PodGroup
 
 Status = Mapping[str, Any]
@@ -22,9 +25,6 @@ Status = Mapping[str, Any]
 UNSCHEDULABLE = "Unschedulable"
 _RESERVED = (GroupState.WAITING, GroupState.BINDING)
 _MAX_TRANSITIONS = 10**9
-_KAI_CONDITION = "UnschedulableOnNodePool"
-# The name that KAI gives to all nodes of a cluster without node pools.
-_KAI_NODE_POOL = "default"
 
 
 class Told(NamedTuple):
@@ -55,6 +55,11 @@ def status_of(group: Group, definition: PodGroup, told: Told) -> Status | None:
 def has_phase(definition: PodGroup) -> bool:
     """Whether its API has phases, and not only whether the gang was scheduled."""
     return definition.api_version.partition("/")[0] in _WITH_PHASE
+
+
+def has_conditions(definition: PodGroup) -> bool:
+    """Whether its API says in a condition why a gang is not whole."""
+    return definition.api_version.partition("/")[0] not in _PHASES_ALONE
 
 
 def known_status(group: Group, definition: PodGroup) -> Status:
@@ -124,7 +129,7 @@ def _coscheduling(group: Group, definition: PodGroup, told: Told) -> Status:
             phase = "Failed"
         else:
             n_started = counts.running + counts.succeeded + counts.failed
-            phase = "Running" if n_started >= least else "Scheduled"
+            phase = "Running" if n_started >= least else "Unknown" if lacks(group) else "Scheduled"
     elif group.n_holding:
         phase = "Unknown" if counts.running and told.refused else "Scheduling"
     elif group.state in _RESERVED:
@@ -136,7 +141,9 @@ def _coscheduling(group: Group, definition: PodGroup, told: Told) -> Status:
 
 def _volcano(group: Group, definition: PodGroup, told: Told) -> Status:
     counts, known = _count(group), definition.status
-    if group.satisfied:
+    if group.satisfied and counts.running and lacks(group):
+        phase = "Unknown"
+    elif group.satisfied:
         # In this API Running means that the pods have their nodes, and Completed that no pod is left to run.
         phase = "Running" if counts.running or counts.pending else "Completed"
     elif group.n_bound and counts.running and told.refused:
@@ -163,7 +170,7 @@ def _kai(group: Group, definition: PodGroup, told: Told) -> Status:
     """Counts, and the condition of a group without room; KAI's API has no phases."""
     counts, known = _count(group), _list(definition.status.get("schedulingConditions"))
     status: dict[str, Any] = {**_ended_and_running(counts), "pending": counts.pending}
-    ours = {"type": _KAI_CONDITION, "nodePool": _KAI_NODE_POOL}
+    ours = {"type": KAI_CONDITION, "nodePool": KAI_NODE_POOL}
     others = [c for c in known if any(c.get(key) != value for key, value in ours.items())]
     if told.scheduled:
         status["schedulingConditions"] = others
@@ -192,6 +199,7 @@ _SAY: Mapping[str, Callable[[Group, PodGroup, Told], Status | None]] = {
     "scheduling.volcano.sh": _volcano,
     "scheduling.run.ai": _kai,
 }
+_PHASES_ALONE = ("scheduling.x-k8s.io", "scheduling.sigs.k8s.io")
 _WITH_PHASE = frozenset(_SAY) - {"scheduling.k8s.io"}
 
 

@@ -56,7 +56,8 @@ class LaneHeads:
 
     def drop(self, group: Group) -> None:
         """Removes the group: it no longer waits for that."""
-        self._tokens.pop(group.key, None)
+        if self._tokens:
+            self._tokens.pop(group.key, None)
 
     def take(self, is_due: Callable[[Group], bool], n: int) -> list[Group]:
         """Removes and returns up to n due groups of each lane, first ones first."""

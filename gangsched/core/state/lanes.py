@@ -89,6 +89,10 @@ class Lanes:
         """The group's lane."""
         return self._lane_of(group)
 
+    def key_of(self, group: Group) -> Key:
+        """The key that the group's lane would have now if the group were its first."""
+        return self._lane_key(group)
+
     def push(self, group: Group, key: Key, token: int) -> None:
         """Puts the group in line, at the place of this key in its lane."""
         name = self._lane_of(group)

@@ -13,44 +13,48 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.observer import Observer
 from gangsched.core.queueing.bypasses import Bypasses
 from gangsched.core.queueing.claims import Claims
+from gangsched.core.state.early_turns import EarlyTurns, Hearing, SortKey
 from gangsched.core.state.heap_order import in_order
 from gangsched.core.state.lane_heads import LaneHeads
 from gangsched.core.state.lanes import Lanes
 from gangsched.core.state.timers import Timers
 from gangsched.core.state.transitions import Cause, move
-from gangsched.core.types.cluster_events import Change, ClusterChange
+from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import NEVER_S, Group, GroupState, PodInfo
+from gangsched.core.types.states import ASKING, WAITING
 from gangsched.model.pod_group import GroupKey
 
 # Waking compares every change with every unschedulable group; beyond this many pairs the changes of one kind
 # are merged into one without detail, which can only wake too many groups.
 _MAX_PAIRS = 20_000
-# Least number of groups backing off in one line to try when room is freed.
-_LEAST_OF_LINE = 8
-# What a changed node counts for: it may have room for several groups, where a pod that ends makes room for
-# one.
-_NODES = (
-    Change.NODE_ADDED
-    | Change.NODE_ALLOCATABLE
-    | Change.NODE_LABELS
-    | Change.NODE_TAINTS
-    | Change.NODE_DEVICES
+# How a turn ends that takes nothing, and why there is none after all.
+_IN_VAIN = frozenset(
+    (
+        Cause.REJECTED,
+        Cause.SAID_LATER,
+        Cause.PREEMPTS,
+        Cause.EXTENDERS_FAILED,
+        Cause.GAVE_BACK,
+        Cause.INCOMPLETE,
+        Cause.GATED,
+        Cause.NOTHING_PENDING,
+        Cause.BOUND_ELSEWHERE,
+        Cause.PROBLEM,
+        Cause.CONTAINED,
+        Cause.GONE,
+    )
 )
-_OF_A_NODE = 8
+_PERMITTED, _TIME_IS_UP = Cause.PERMITTED, Cause.TIME_IS_UP
+# Changes kept for a group whose nodes extenders are asked about; beyond this they are merged by kind.
+_MAX_MISSED = 64
 # With lanes, the end of one backoff also ends those that are due within this part of a first backoff.
 _TOGETHER = 0.5
-# With lanes, a group that has waited for this part of a first backoff is tried when something frees room: one
-# pod that ends gets all groups but one refused, and what is freed soon after would stand idle. With more than
-# a few lanes the part is larger: in one of them a group is due anyway, and each group tried costs a turn.
-_LEAST_IN_LANES = 0.1
-_FEW_LANES = 8
 
-SortKey = Callable[[Group], tuple[Any, ...]]
-CuredBy = Callable[[Sequence[ClusterChange], ClusterView], Callable[[Group], bool]]
+CuredBy = Callable[[Sequence[ClusterChange]], Hearing]
+LacksRoom = Callable[[Group], bool]
 
 
 class SchedulingQueue:
@@ -61,6 +65,7 @@ class SchedulingQueue:
         *,
         sort_key: SortKey,
         cured_by: CuredBy,
+        lacks_room: LacksRoom,
         clock: Callable[[], float],
         timers: Timers,
         initial_backoff_s: float = 1.0,
@@ -74,6 +79,7 @@ class SchedulingQueue:
         self.observer = observer
         self._sort_key = sort_key
         self._cured_by = cured_by
+        self._lacks_room = lacks_room
         self._initial_backoff_s = initial_backoff_s
         self._max_backoff_s = max_backoff_s
         self._flush_s = flush_s
@@ -82,11 +88,20 @@ class SchedulingQueue:
         self._serial = 0
         self._unschedulable: dict[GroupKey, Group] = {}
         self._waiting: dict[GroupKey, Group] = {}
+        self._missed: dict[GroupKey, list[ClusterChange]] = {}
+        """Changes since extenders were asked about the nodes of these groups; their next turn will not know
+        of them."""
         self.bypasses: Bypasses | None = None
         self.claims: Claims | None = None
         self.lanes: Lanes | None = None
         """With lanes in QueueSort, all groups in line but those that go first."""
         self._one_line = LaneHeads()
+        self._early = EarlyTurns(
+            sort_key=sort_key,
+            backoff_s=self.backoff_s,
+            activate=self.activate,
+            set_deadline=self.set_deadline,
+        )
 
     def configure(self, *, initial_backoff_s: float, max_backoff_s: float, flush_s: float) -> None:
         """Applies to failures from now on; running backoffs keep their end."""
@@ -111,8 +126,8 @@ class SchedulingQueue:
         """
         self._leave_unschedulable(group)
         before = move(group, cause, self._clock())
-        if group.state is not GroupState.WAITING:
-            if before is GroupState.WAITING:
+        if group.state is not WAITING:
+            if before is WAITING:
                 self._waiting.pop(group.key, None)
             self._tell(group, before)
             group.deadline_s = NEVER_S
@@ -120,18 +135,16 @@ class SchedulingQueue:
 
     def rebuild(self, groups: Iterable[Group]) -> None:
         """Puts each group where its state says, whatever a step that failed halfway left behind."""
-        self._active, self._unschedulable, self._waiting = [], {}, {}
+        self._active, self._unschedulable, self._waiting, self._missed = [], {}, {}, {}
         self._one_line = LaneHeads()
         self._timers.forget(self)
         self._n_active = 0
         if self.lanes is not None:
             self.lanes.clear()
         for group in groups:
-            if group.state is GroupState.WAITING:
+            if group.state is WAITING:
                 self._waiting[group.key] = group
-            is_in_line = group.state is GroupState.ACTIVE or (
-                group.active_token and group.state is GroupState.WAITING
-            )
+            is_in_line = group.state is GroupState.ACTIVE or (group.active_token and group.state is WAITING)
             group.active_token = 0
             if is_in_line:
                 self._line_up(group)
@@ -186,20 +199,31 @@ class SchedulingQueue:
         """Takes a group out of line; the state that the cause leads to may time out at `deadline_s`."""
         self.leave_line(group)
         before = move(group, cause, self._clock())
-        if group.state is GroupState.WAITING:
+        if group.state is WAITING:
             self._waiting[group.key] = group
-        elif before is GroupState.WAITING:
+        elif before is WAITING:
             self._waiting.pop(group.key, None)
+        if group.state is ASKING:
+            self._missed.setdefault(group.key, [])
+        elif self._missed:
+            self._missed.pop(group.key, None)
+        if cause is _PERMITTED or (cause is _TIME_IS_UP and self._early.is_whole_backoff(group)):
+            group.n_early = 0
         self._tell(group, before)
         self.set_deadline(group, deadline_s)
+        if cause in _IN_VAIN:
+            self._early.end_in_vain(group, self._clock())
 
     def reject(self, group: Group, cause: Cause, now_s: float) -> None:
         """Records a failed attempt: unschedulable until a curing change, and at least until its backoff is
-        over."""
+        over. A change that came while extenders were asked about its nodes counts as if it came now."""
         group.failure += 1
         group.backoff_until_s = now_s + self.backoff_s(group.failure)
+        missed = self._missed.get(group.key)
         self.park(group, cause, now_s + self._flush_s)
         self._unschedulable[group.key] = group
+        if missed and self._cured_by(missed).may_cure(group):
+            self.wake(group, Cause.CURED, now_s)
 
     def back_off(self, group: Group, cause: Cause, now_s: float) -> None:
         """Records a failed attempt that time alone may cure: tried again when its backoff is over."""
@@ -215,37 +239,41 @@ class SchedulingQueue:
     def wake(self, group: Group, cause: Cause, now_s: float) -> None:
         """Puts a group that may be cured in line, or lets it wait out its backoff first.
 
-        A group with a claim has room kept for it, so it skips the backoff. Not where a plugin refuses it: two
-        such groups would wake each other by what each gives back.
+        A group with a claim has room kept for it, so it skips the backoff; others may have an early turn. Not
+        where a plugin refuses it: two such groups would wake each other by what each gives back.
         """
         if group.state is GroupState.UNSCHEDULABLE:
             is_awaited = self.claims is not None and self.claims.of(group) is not None
             is_awaited = is_awaited and any(template is not None for _, template in group.rejected_by)
             if group.backoff_until_s > now_s and not is_awaited:
                 self.park(group, Cause.CURED_EARLY, group.backoff_until_s)
-                if (waiting := self._backing_off) is not None:
+                if self._lacks_room(group):
                     lane = "" if self.lanes is None else self.lanes.name_of(group)
-                    waiting.put(lane, self._sort_key(group), group)
+                    self._backing_off.put(lane, self._sort_key(group), group)
             else:
                 self.activate(group, cause)
 
-    def hear(self, changes: Iterable[ClusterChange], view: ClusterView, now_s: float) -> None:
-        """Wakes the unschedulable groups that one of the changes can cure."""
-        is_laned = self.lanes is not None or (self.claims is not None and bool(self.claims.by_key))
-        waiting = self._backing_off if is_laned else None
-        if not self._unschedulable and not waiting:
+    def hear(self, changes: Iterable[ClusterChange], now_s: float) -> None:
+        """Wakes the groups that one of the changes can cure: those that are unschedulable, wait for the end
+        of a backoff or for victims, or will know that they are unschedulable once extenders have answered."""
+        waiting = self._backing_off
+        preempting = [g for g in self._waiting.values() if _hears(g)] if self._waiting else ()
+        if not self._unschedulable and not waiting and not preempting and not self._missed:
             return
         heard = list(changes)
-        n_freed = sum(_OF_A_NODE if change.what in _NODES else 1 for change in heard)
+        for key, missed in self._missed.items():
+            self._missed[key] = missed + heard if len(missed) < _MAX_MISSED else _merged(missed + heard)
         if len(heard) * len(self._unschedulable) > _MAX_PAIRS and not self._are_alike(len(heard)):
             heard = _merged(heard)
-        is_cured = self._cured_by(heard, view)
-        if heard:
-            woken = [group for group in self._unschedulable.values() if is_cured(group)]
-            for group in woken:
-                self.wake(group, Cause.CURED, now_s)
-        if waiting and heard:
-            self._end_backoffs(waiting, is_cured, n_freed, now_s)
+        if not heard:
+            return
+        hearing = self._cured_by(heard)
+        for group in [group for group in self._unschedulable.values() if hearing.may_cure(group)]:
+            self.wake(group, Cause.CURED, now_s)
+        news = [group for group in preempting if hearing.is_news(group)]
+        if waiting or news:
+            has_claims = self.claims is not None and bool(self.claims.by_key)
+            self._early.give(waiting, news, hearing, heard, now_s, lanes=self.lanes, has_claims=has_claims)
 
     def _are_alike(self, n: int) -> bool:
         """Whether n changes times the kinds of waiting groups stay within the limit; only asked where claims
@@ -254,26 +282,6 @@ class SchedulingQueue:
             return False
         kinds = {(group.scheduler_name, group.rejected_by) for group in self._unschedulable.values()}
         return n * len(kinds) <= _MAX_PAIRS
-
-    def _end_backoffs(
-        self, waiting: LaneHeads, is_cured: Callable[[Group], bool], n: int, now_s: float
-    ) -> None:
-        """Tries the first groups of each lane at once, if the changes can cure them."""
-
-        part = 1.0
-        if self.lanes is not None:
-            part = min(max(waiting.n_lanes / _FEW_LANES, 1.0) * _LEAST_IN_LANES, 1.0)
-        least_s = self.backoff_s(1) * part
-
-        def is_due(group: Group) -> bool:
-            tried_s = group.backoff_until_s - self.backoff_s(group.failure)
-            may_be = group.state is GroupState.BACKOFF and now_s >= tried_s + least_s
-            return may_be and is_cured(group)
-
-        # In one line the first group may be too large for the freed room, and one behind it not.
-        for group in waiting.take(is_due, n if self.lanes is not None else max(n, _LEAST_OF_LINE)):
-            group.backoff_until_s = now_s
-            self.set_deadline(group, now_s)
 
     def may_end_otherwise(self, edited: Mapping[str, PodInfo], now_s: float) -> None:
         """Wakes groups whose claims wait for one of these running pods (by UID), which may end at another
@@ -329,19 +337,19 @@ class SchedulingQueue:
             self.bypasses.moved(group)
 
     @property
-    def _backing_off(self) -> LaneHeads | None:
-        """Groups backing off, where order decides which group gets freed room: with lanes, or beside
-        claims."""
-        if self.lanes is not None:
-            return self.lanes.backing_off
-        return None if self.claims is None else self._one_line
+    def _backing_off(self) -> LaneHeads:
+        """Groups backing off that room may cure: the order of the line decides which of them gets it."""
+        return self._one_line if self.lanes is None else self.lanes.backing_off
 
     def _leave_unschedulable(self, group: Group) -> None:
         self._unschedulable.pop(group.key, None)
-        if self.lanes is not None:
-            self.lanes.backing_off.drop(group)
-        elif self.claims is not None:
-            self._one_line.drop(group)
+        self._backing_off.drop(group)
+
+
+def _hears(group: Group) -> bool:
+    """Whether a waiting group stands for a unit that waits for victims and is not in line anyway."""
+    preemption = group.preemption
+    return preemption is not None and preemption.unit[0] is group and not group.active_token
 
 
 def _merged(changes: list[ClusterChange]) -> list[ClusterChange]:

@@ -16,6 +16,7 @@ from gangsched.core.state.group_status import (
     UNSCHEDULABLE,
     Told,
     condition_of,
+    has_conditions,
     has_phase,
     is_same,
     is_step,
@@ -25,35 +26,40 @@ from gangsched.core.state.group_status import (
     with_condition,
 )
 from gangsched.core.state.state import SharedState
-from gangsched.core.types.group import Group, MemberState, PodInfo
-from gangsched.model.effects import RecordEvent, WritePodCondition, WritePodGroupStatus
+from gangsched.core.types.group import BOUND, Group, MemberState, PodInfo
+from gangsched.core.types.lost_members import lacks
+from gangsched.errors import InvariantError
+from gangsched.model.effects import (
+    DEVICES_HEALTHY,
+    GANG_WHOLE,
+    GROUP_CONDITIONS,
+    POD_REFUSED,
+    START_PROMISED,
+    RecordEvent,
+    WritePodCondition,
+    WritePodGroupStatus,
+)
 from gangsched.model.events import PodGroupAdded, PodGroupUpdated
 from gangsched.model.objects import Node, Pod
 from gangsched.model.pod_group import CORE, PodGroup
-from gangsched.model.printable import one_line, several
+from gangsched.model.printable import MAX_MESSAGE, clean, several, told_to
 
 SCHEDULER_ERROR = "SchedulerError"
 GATED = "SchedulingGated"
 """The reason is not Unschedulable, so that an autoscaler adds no node for such a pod."""
-POD_REFUSED, NODE_REFUSED = "PodRefused", "NodeRefused"
-"""Event reasons for objects that hold devices and are counted only as far as they can be parsed."""
-DEVICES_HEALTHY = "DevicesHealthy"
-START_PROMISED = "gangsched.io/StartPromised"
-# kube-apiserver refuses longer event notes; conditions have the same limit, for readability.
-MAX_MESSAGE = 1024
+# A message with its marked names, before they are rendered; what the API server answers is of any length.
+_MAX_MARKED = 8 * MAX_MESSAGE
 # Members with the full text: the first by name, which are the same after a restart and come first in `kubectl
 # get pods`.
 N_SPEAKERS = 5
 
 
-def clean(text: str) -> str:
-    """One line without control characters (names and annotations are untrusted), cut to size."""
-    shown = one_line(text)
-    return shown if len(shown) <= MAX_MESSAGE else shown[: MAX_MESSAGE - 1] + "…"
-
-
 class Reporter:
-    """Turns the core's decisions into effects for people to read."""
+    """Turns the core's decisions into effects for people to read.
+
+    What it writes is read by the tenants of the object's namespace, so it names no object of another one
+    (told_to). A group's `message` keeps the names, marked: explain and the pages show them by their rights.
+    """
 
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared
@@ -61,7 +67,7 @@ class Reporter:
     def rejected(self, group: Group, message: str, *, reason: str = "FailedScheduling") -> None:
         """Reports why the group cannot start now: a condition on unbound members (or a few of them), and an
         event."""
-        message = clean(message)
+        message = message[:_MAX_MARKED]
         self._tell(group, message)
         # A gated member has its own condition (SchedulingGated, from the API server), which stays true.
         unbound = (MemberState.PENDING, MemberState.ASSUMED)
@@ -74,13 +80,13 @@ class Reporter:
 
     def kept_out(self, info: PodInfo, message: str) -> None:
         """Reports that PreEnqueue keeps the pod out of the queue; `kubectl get pods` shows it like a gate."""
-        self._condition(info, GATED, clean(message))
+        self._condition(info, GATED, message)
 
     def waiting(self, group: Group, message: str, wait_s: float) -> None:
         """Reports that the group holds its reservations and waits in Permit, for at most wait_s in all."""
-        self._tell(group, clean(message))
+        self._tell(group, message)
         then = f"for {wait_s:g} s at most, then all is given back and tried again"
-        message = clean(f"gang {group.key} is reserved and waits: {message}; {then}")
+        message = f"gang {group.key} is reserved and waits: {message[:_MAX_MARKED]}; {then}"
         group.message = message
         self._tell_members(group, group.in_state(MemberState.ASSUMED), message)
         if group.said != message:
@@ -90,8 +96,8 @@ class Reporter:
 
     def preempting(self, group: Group, message: str) -> None:
         """Reports that the group's room is reserved until its victims are gone."""
-        self._tell(group, clean(message))
-        message = clean(f"gang {group.key}: {message}" if group.is_gang else message)
+        self._tell(group, message)
+        message = f"gang {group.key}: {message}" if group.is_gang else message
         group.message = message
         self._tell_members(group, group.in_state(MemberState.PENDING), message)
         if group.said != message:
@@ -103,7 +109,7 @@ class Reporter:
         group.message = ""
         group.said = ""
         if group.is_gang:
-            message = _is_bound(group)
+            message = is_bound_where(group)
             self.event(group, "Normal", "GangScheduled", "Binding", message)
             self.status(group, scheduled=True, reason="Scheduled", message=message)
         else:
@@ -113,8 +119,7 @@ class Reporter:
                 self.event(group, "Normal", "Scheduled", "Binding", message)
 
     def progressed(self, group: Group) -> None:
-        """Writes the gang's new phase once it is true of the whole gang; called when a pod runs or has
-        ended."""
+        """Writes the gang's new phase once it is true of the whole gang: a pod runs or has ended."""
         if group.satisfied:
             self._tell_step(group)
 
@@ -134,32 +139,41 @@ class Reporter:
         if has_phase(definition):
             self._tell_step(group)
         elif not says_scheduled(definition):
-            self.status(group, scheduled=True, reason="Scheduled", message=_is_bound(group))
+            self.status(group, scheduled=True, reason="Scheduled", message=is_bound_where(group))
 
     def aborted(self, group: Group, message: str) -> None:
         """Reports that a gang that was bound in part, or reserved, releases what it holds."""
-        message = clean(message)
         self._tell(group, message)
         self.event(group, "Warning", "GangAborted", "Scheduling", message)
 
     def bound_in_part(self, group: Group, why: str) -> None:
         """Reports that some binds landed and others failed. The unbound members and the gang's object show it
         only once completing the gang has failed too: most often they are bound within the same second."""
-        message = clean(f"gang {group.key} is bound in part ({group.n_bound} of {group.start_count}): {why}")
+        message = f"gang {group.key} is bound in part ({group.n_bound} of {group.start_count}): {why}"
         self.aborted(group, message)
-        group.message = clean(why)
+        group.message = why[:_MAX_MARKED]
         if group.recovering:
             self._tell_members(group, group.in_state(MemberState.PENDING), message)
             self.status(group, scheduled=False, reason=UNSCHEDULABLE, message=message)
+
+    def lost_members(self, group: Group, message: str) -> None:
+        """Reports that a gang that has started lacks members; "": it has enough again."""
+        is_whole, message = not message, clean(message) or is_bound_where(group)
+        kind, reason = ("Normal", "Scheduled") if is_whole else ("Warning", "LostMembers")
+        self.event(group, kind, "GangScheduled" if is_whole else reason, "Scheduling", message)
+        self._tell_step(group)  # of Coscheduling's API, which has phases and no conditions
+        if group.definition is not None and has_conditions(group.definition):
+            self.status(group, scheduled=is_whole, reason=reason, message=message)
+        self._tell_condition(group, GANG_WHOLE, is_whole, "Whole" if is_whole else reason, message)
 
     def unclear(self, group: Group, message: str) -> None:
         """Reports that the API server still gives no clear answer to a group's binds after several tries.
 
         Its pods get no condition: it is unknown which of them are bound.
         """
-        message = clean(
+        message = (
             f"gang {group.key} keeps what it has reserved until the API server itself gives a clear answer: "
-            f"{message}"
+            f"{message[:_MAX_MARKED]}"
         )
         self._tell(group, message)
         group.message = message
@@ -204,16 +218,16 @@ class Reporter:
     def node_problem(self, node: Node, message: str, *, reason: str = "InvalidDeviceInventory") -> None:
         """Reports that the node's inventory, status or another report of it is unusable."""
         regarding = ("Node", "v1", "", node.metadata.name, node.metadata.uid)
-        self._event(regarding, "Warning", reason, "Scheduling", clean(message), "")
+        self._event(regarding, "Warning", reason, "Scheduling", message, "")
 
     def refused(self, kind: str, namespace: str, name: str, uid: str, message: str) -> None:
         """Reports an object that does not parse."""
         regarding = (kind, "v1", namespace, name, uid)
-        self._event(regarding, "Warning", "FailedScheduling", "Scheduling", clean(message), "")
+        self._event(regarding, "Warning", "FailedScheduling", "Scheduling", message, "")
 
     def refused_pod(self, pod: Pod, message: str) -> None:
         """Reports a pod that we cannot handle: a condition while it is unbound, and an event."""
-        meta, message = pod.metadata, clean(message)
+        meta, message = pod.metadata, told_to(pod.metadata.namespace, message)
         if not pod.spec.node_name:
             self._shared.emit(
                 WritePodCondition(
@@ -229,7 +243,8 @@ class Reporter:
         definition = group.definition
         if definition is None or not definition.uid:
             return
-        status = status_of(group, definition, Told(scheduled, reason, message))
+        told = Told(scheduled, reason, told_to(group.key.namespace, message))
+        status = status_of(group, definition, told)
         if status is not None and group.key.dialect == CORE:
             for own in group.conditions_told.values():
                 status = with_condition(status, own)
@@ -242,7 +257,8 @@ class Reporter:
         definition = group.definition
         if definition is None or not definition.uid or not has_phase(definition):
             return
-        status = status_of(group, definition, Told(group.satisfied, "Scheduled", "", refused=False))
+        told = Told(group.satisfied and not lacks(group), "Scheduled", "", refused=False)
+        status = status_of(group, definition, told)
         known = known_status(group, definition)
         if status is not None and is_step(known, status, group.min_count):
             self._write(group, definition, status)
@@ -271,13 +287,15 @@ class Reporter:
         self, group: Group, kind: str, is_so: bool, reason: str, message: str, *, is_written: bool = True
     ) -> None:
         definition = group.definition
+        if kind not in GROUP_CONDITIONS:
+            raise InvariantError(f"{kind} is not among the conditions that are written")
         if definition is None or not definition.uid or group.key.dialect != CORE:
             return
         mine = {
             "type": kind,
             "status": "True" if is_so else "False",
             "reason": reason,
-            "message": clean(message),
+            "message": told_to(group.key.namespace, message),
             "observedGeneration": definition.generation,
         }
         if group.conditions_told.get(kind) == mine:
@@ -302,7 +320,7 @@ class Reporter:
 
     def _tell(self, group: Group, message: str) -> None:
         if self._shared.observer is not None:
-            self._shared.observer.told(group, message)
+            self._shared.observer.told(group, clean(message))
 
     def _tell_members(self, group: Group, infos: Sequence[PodInfo], message: str) -> None:
         """Writes the full text to a few members, a constant sentence to the rest."""
@@ -316,6 +334,7 @@ class Reporter:
             self._condition(info, UNSCHEDULABLE, message if info.uid in speakers else pointer)
 
     def _condition(self, info: PodInfo, reason: str, message: str) -> None:
+        message = told_to(info.pod.metadata.namespace, message)
         if info.said == message:
             return
         info.said = message
@@ -348,13 +367,14 @@ class Reporter:
         cause_id: str,
     ) -> None:
         what, api_version, namespace, name, uid = regarding
+        message = told_to(namespace, message)
         self._shared.emit(
             RecordEvent(what, api_version, namespace, name, uid, kind, reason, action, message, cause_id)
         )
 
 
-def _is_bound(group: Group) -> str:
-    nodes = {info.node_name for info in group.in_state(MemberState.BOUND)}
+def is_bound_where(group: Group) -> str:
+    nodes = {info.node_name for info in group.in_state(BOUND)}
     return f"gang {group.key}: {several(group.n_bound, 'pod')} bound to {several(len(nodes), 'node')}"
 
 

@@ -133,7 +133,17 @@ class StartTogether:
         if self.refused:
             named = (self._meant(name, dialect) for name in before)
             cured += [one for one in named if one is not None and one.key in self.refused]
+            # A further group of a name may part a refused set: nobody knows which of them is meant any more.
+            cured += [one for one in self._refused_with(str(group.key)) if one not in cured]
         return cured
+
+    def _refused_with(self, name: str) -> Iterator[Group]:
+        """Yields the groups of refused sets that have this name or list it: each part of a parted set has
+        one."""
+        for key in self.refused:
+            one = self._groups.get(key)
+            if one is not None and (str(key) == name or name in one.start_together):
+                yield one
 
     def _note(self, key: GroupKey, *, lists: bool) -> None:
         """Records whether the group lists others."""

@@ -1,8 +1,7 @@
 """SharedState: state shared by the core's packages during a turn, and the turn's output.
 
-Membership, Binder, Permits, Reporter and Scheduler all use the one SharedState; none of them keeps its own
-state about pods or groups. A turn is one call of Scheduler.handle, advance or schedule_next: it collects
-effects and changes here, and ends by waking the groups that the changes may cure.
+No part keeps state of its own about pods or groups. A turn is one call of Scheduler.handle, advance or
+schedule_next: it collects effects and changes here, and ends by waking the groups that these may cure.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from gangsched.core.queueing.bypasses import Bypasses
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.ends import End, Ends
 from gangsched.core.queueing.walltimes import Walltimes
+from gangsched.core.state.evictions import Evictions
 from gangsched.core.state.pending_hooks import PendingHooks
 from gangsched.core.state.queue import SchedulingQueue
 from gangsched.core.state.queue_order import QueueOrder
@@ -72,6 +72,7 @@ class SharedState:
             invalid_inventory=settings.invalid_inventory,
             counted=settings.devices.counted,
             in_labels=settings.devices.in_labels,
+            by_plan=settings.devices.spaced,
             sign=self._sign if any(profile.signing.is_used for profile in profiles.values()) else None,
         )
         self.queue_view: QueueView | None = None
@@ -84,8 +85,7 @@ class SharedState:
         self.groups: dict[GroupKey, Group] = {}
         self.start_together = StartTogether(self.groups)
         self.now_s = 0.0
-        self.n_heard = 0
-        """Grows whenever events or settings are taken in."""
+        self.n_heard = 0  # grows whenever events or settings are taken in
         self.effects: list[Effect] = []
         self.changes: list[ClusterChange] = []
         self.touched: dict[GroupKey, Group] = {}
@@ -95,7 +95,7 @@ class SharedState:
         self.retries = Retries(self.timers)
         """Binds to be sent again, and PreEnqueue to be called again."""
         self.lowest_of_groups = 2**31
-        """The lowest priority that any group's object (as opposed to its pods) has had."""
+        """The lowest priority of any group's object, ever."""
         self.victims: dict[str, list[Preemption]] = {}
         """By UID: pods whose leaving some group waits for."""
         self.stuck: dict[str, None] = {}
@@ -109,19 +109,22 @@ class SharedState:
         self.on_changes: Callable[[Sequence[ClusterChange]], None] | None = None
         """Called with each turn's changes, before the groups that they may cure are woken."""
         self.requeue_order = RequeueOrder()
+        self.evictions = Evictions(self.cache.pods, self.emit)
         self.decides = False
         """Whether all existing objects have been received and no other process leads."""
         self.broken_reservations: dict[GroupKey, tuple[Group, str]] = {}
-        """Groups with a broken reservation found in this turn, and why it is broken."""
+        """Groups with a broken reservation found in this turn, and why."""
         self.queue = self._new_queue(settings)
         self._take_walltimes(settings.queueing)
         self._take_order(profiles)
         self._take_queueing(settings.queueing)
 
     def _new_queue(self, settings: Settings) -> SchedulingQueue:
+        waking = Waking(self)
         return SchedulingQueue(
             sort_key=lambda group: self._order.key_or_last(group),
-            cured_by=Waking(self).cured_by,
+            cured_by=waking.cured_by,
+            lacks_room=waking.lacks_room,
             clock=lambda: self.now_s,
             timers=self.timers,
             initial_backoff_s=settings.pod_initial_backoff_s,
@@ -157,12 +160,12 @@ class SharedState:
         order."""
         trackers = [one for profile in profiles.values() for one in profile.usage_trackers]
         before, self.queue_view, usage = self.queue_view, None, None
-        known, self.queue_book = self.queue_book, None
+        known, self.queue_book, workloads = self.queue_book, None, self.cache.objects.workloads
         if any(profile.reads_usage for profile in profiles.values()):
             usage = NamespaceUsage(usage_labels(next(iter(profiles.values())).queue_sort))
             trackers.append(usage)
             if self.settings.queues is not None:
-                self.queue_book = QueueBook(QueueTree(self.settings.queues), usage.changed)
+                self.queue_book = QueueBook(QueueTree(self.settings.queues), usage.changed, workloads)
                 if (ends := self.ends) is not None:
                     ahead_s = self.wall_ahead_s
                     self.queue_book.runs_until_s = lambda info, now_s: ends.runs_until_s(info, now_s, ahead_s)
@@ -285,8 +288,8 @@ class SharedState:
         """Releases what a pod holds, reserved or on its node; the freed room may cure other groups."""
         if info.state is MemberState.ASSUMED:
             self.unreserve([info])
-        elif self.ends is not None:
-            self.ends.left(info, self.now_s)
+        elif self.ends is not None and self.queue_book is not None:
+            self.ends.left(info, self.now_s)  # only shortest-first queues ask how long pods run
         group = info.group  # groups that start together are as important as the first of them
         was_kept = info.uid in self.stuck or (group is not None and bool(group.start_together))
         if (change := self.cache.forget(info, was_kept=was_kept)) is not None:
@@ -338,7 +341,7 @@ class SharedState:
             self.changes = []
             if self.on_changes is not None:
                 self.on_changes(changes)
-            self.queue.hear(changes, self.cache.view, self.now_s)
+            self.queue.hear(changes, self.now_s)
 
     def siblings(self, group: Group) -> Mapping[str, Group]:
         """The other existing groups of its set, by "namespace/name"; see core.state.start_together."""

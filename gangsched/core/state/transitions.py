@@ -106,7 +106,7 @@ _ROWS: tuple[tuple[Iterable[GroupState], Cause, GroupState | None], ...] = (
     (_TRIED, Cause.REJECTED, _UNSCHEDULABLE),
     (_TRIED, Cause.SAID_LATER, _BACKOFF),
     # While it waits: through Backoff, if the backoff of the last failure is not over.
-    ((_UNSCHEDULABLE,), Cause.CURED, _ACTIVE),
+    ((_BACKOFF, _UNSCHEDULABLE), Cause.CURED, _ACTIVE),
     ((_UNSCHEDULABLE,), Cause.CURED_EARLY, _BACKOFF),
     ((_BACKOFF, _UNSCHEDULABLE), Cause.TIME_IS_UP, _GATHERING),
     ((_WAITING,), Cause.LOOK_AGAIN, None),

@@ -12,19 +12,24 @@ core.state.queue.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Protocol
 
 from gangsched.config import Settings
+from gangsched.core.cache.cache import Cache
 from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.cache.queue_book import QueueBook
 from gangsched.core.cache.trial import ClusterView, Trial
-from gangsched.core.cycle.cycle import reserve_nominated
+from gangsched.core.cycle.cycle import GANG, reserve_nominated
 from gangsched.core.framework.eviction_rule import EvictionRule
+from gangsched.core.framework.plan import TOPOLOGY
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import DEVICES, Profile
+from gangsched.core.framework.queueing_points import AdmitPlugin
 from gangsched.core.preemption.victims import may_preempt, priority_of
 from gangsched.core.queueing.walltimes import Walltimes
+from gangsched.core.state.early_turns import Hearing
+from gangsched.core.state.enough import Enough, Sums
 from gangsched.core.state.pending_hooks import PendingHooks
 from gangsched.core.state.queue import SchedulingQueue
 from gangsched.core.state.start_together import StartTogether
@@ -35,12 +40,15 @@ from gangsched.core.types.pod_template import PodTemplate
 
 # These changes name their group and wake it directly.
 _NAMES_GROUP = Change.GROUP_CHANGED | Change.SIBLING_CHANGED
+# What refuses a group without naming a template: rules on gangs and their domains, and sums of all nodes.
+_OUR_RULES = frozenset((GANG, TOPOLOGY, ""))
 _GIVES_ROOM = Change.ROOM_FREED | Change.NODE_ALLOCATABLE | Change.NODE_DEVICES
 
 
 class _Shared(Protocol):
     """What is read of core.state.state.SharedState."""
 
+    cache: Cache
     now_s: float
     settings: Settings
     hooks: PendingHooks
@@ -59,24 +67,35 @@ class Waking:
     def __init__(self, shared: _Shared) -> None:
         self._shared = shared
 
-    def cured_by(self, changes: Sequence[ClusterChange], view: ClusterView) -> Callable[[Group], bool]:
-        """Returns a function that tells whether one of these changes may cure a group."""
-        return _Heard(self._shared, [one for one in changes if not one.what & _NAMES_GROUP], view).may_cure
+    def cured_by(self, changes: Sequence[ClusterChange]) -> Hearing:
+        """Returns what these changes mean to groups."""
+        return _Heard(self._shared, [one for one in changes if not one.what & _NAMES_GROUP])
+
+    def lacks_room(self, group: Group) -> bool:
+        """Whether its last attempt failed for want of room, on nodes or within a limit: not if a plugin
+        failed, or refused it once it was placed."""
+        own = group.rejected_by
+        if any(template is not None or name in _OUR_RULES for name, template in own):
+            return True
+        profile = self._shared.profile_of(group)
+        return bool(profile.admit_plugins) and profile.admit_that_refused(own) is not None
 
 
 class _Heard:
     """Some changes, and the plugins' answers about them."""
 
-    def __init__(self, shared: _Shared, changes: Sequence[ClusterChange], view: ClusterView) -> None:
+    def __init__(self, shared: _Shared, changes: Sequence[ClusterChange]) -> None:
         self._shared = shared
         self._changes = changes
-        self._view = view
+        self._view = view = shared.cache.view
+        self._enough = Enough(shared, view, shared.cache.nominated)
         self._said: dict[Hashable, bool] = {}
         self._beside: dict[tuple[int, ...], ClusterView] = {(): view}
         """By the serials of claims: the changed nodes, less what these claims keep."""
         claims = shared.queue.claims
         rows = {one.row for one in changes if one.row >= 0}
-        self._names = {view.name(row) for row in rows} if claims is not None and claims.by_key else set()
+        self._all_names = {view.name(row) for row in rows}
+        self._names = self._all_names if claims is not None and claims.by_key else set()
         there = claims.all if claims is not None and self._names else []
         self._claims = [claim for claim in there if not self._names.isdisjoint(claim.nodes)]
         self._has_less: dict[str, bool] = {}
@@ -95,9 +114,8 @@ class _Heard:
             refusing = profile.admit_that_refused(group.rejected_by) if profile.admit_plugins else None
             if refusing is not None and queues is not None:
                 members = shared.start_together.members_to_admit(group)
-                return any(
-                    profile.admits_again(refusing, group, members, one, queues) for one in self._changes
-                )
+                again = (profile.admits_again(refusing, group, members, one, queues) for one in self._changes)
+                return any(again) or self._may_make_way(profile, refusing, group, queues)
             kept: Sequence[StartClaim] = ()
             if self._is_cured(profile, group, self._view, ()):
                 kept = self._kept_from(profile, group)
@@ -110,6 +128,35 @@ class _Heard:
         except PluginError as error:
             shared.hooks.blame(error, group)
             return True
+
+    def _may_make_way(self, profile: Profile, refusing: AdmitPlugin, group: Group, queues: QueueView) -> bool:
+        """Whether a group at a limit may have pods below it evicted since something there has changed."""
+        book, shared = queues.queues, self._shared
+        if book is None or not profile.post_filters or not shared.settings.allow_eviction:
+            return False
+        path = book.tree.paths.get(queues.queue_of(group), ())
+        if not path or not any(self._frees(one, path[0], book) for one in self._changes):
+            return False
+        members = shared.start_together.members_to_admit(group)
+        return profile.may_admit_without(refusing, group, members, queues)
+
+    def is_news(self, group: Group) -> bool:
+        """Whether a group that waits for victims may fit without them now: something has changed on its own
+        nodes, or where no room is kept for units like it."""
+        shared = self._shared
+        assert group.preemption is not None
+        if not self._all_names.isdisjoint(group.preemption.nodes):
+            return True
+        try:
+            trial = self._enough.less_kept(group.priority)
+            return self._is_cured(shared.profile_of(group), group, trial, (-1, group.priority))
+        except PluginError as error:
+            shared.hooks.blame(error, group)
+            return True
+
+    def takes(self, group: Group) -> Sums:
+        """Says whether what is free adds up for the group (core.state.enough)."""
+        return self._enough.takes(group)
 
     def _may_preempt(self, profile: Profile, group: Group, kept: Sequence[StartClaim]) -> bool:
         """Whether it may fit if pods of lower priority go, beside all that these claims will need.

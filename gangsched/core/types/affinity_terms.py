@@ -5,16 +5,25 @@ plugins. A term's omitted namespaces are the pod's own. Keys of matchLabelKeys a
 merged into the selector as kube-apiserver does when it admits the pod, so that merging twice changes nothing.
 Sources: kube-scheduler `framework/types.go` (AffinityTerm), kubernetes `pkg/registry/core/pod/strategy.go`
 (applyMatchLabelKeysAndMismatchLabelKeys).
+
+What a pod asks of other pods has a most length (core.types.spec_limits). A pending pod above it is not
+placed. One that is on a node already cannot be refused: of its terms the required anti-affinity alone is
+kept, as written as far as the limits go, and the rest as if it repelled all pods of its own namespace, in
+the same topology domains. Whoever created the pod may say that of the namespace anyway; pods of other
+namespaces are not kept away by what is above the limit, so one tenant cannot take another's nodes with it.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 import msgspec
 
+from gangsched.core.types.spec_limits import MAX_POD_TERMS, PodWishes
 from gangsched.model.objects import (
+    Affinity,
     LabelSelector,
     Pod,
     PodAffinity,
@@ -23,7 +32,7 @@ from gangsched.model.objects import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
-from gangsched.model.selectors import PodTerm, Requirement, Selector, selector_of
+from gangsched.model.selectors import EVERYTHING, PodTerm, Requirement, Selector, selector_of
 
 
 class AffinityKind(enum.Enum):
@@ -54,10 +63,12 @@ Carried = tuple[AffinityKind, AffinityTerm]
 
 
 def affinity_terms_of(pod: Pod) -> tuple[Carried, ...]:
-    """All terms of the pod about other pods, in the order of its spec."""
+    """All terms of the pod about other pods, in the order of its spec; see above for a pod over a limit."""
     affinity = pod.spec.affinity
     if affinity is None:
         return ()
+    if not _is_within(affinity):
+        return _anti_required_within(pod)
     found: list[Carried] = []
     for rules, required, preferred in (
         (affinity.pod_affinity, AffinityKind.REQUIRED, AffinityKind.PREFERRED),
@@ -68,16 +79,43 @@ def affinity_terms_of(pod: Pod) -> tuple[Carried, ...]:
     return tuple(found)
 
 
-def keys_named(spec: PodSpec) -> Iterator[str]:
-    """The pod labels that the spec's selectors look at."""
+def _is_within(affinity: Affinity) -> bool:
+    """Whether each side is within the limits, which are counted as for the reason (over_limit)."""
+    for rules in (affinity.pod_affinity, affinity.pod_anti_affinity):
+        wishes = PodWishes()
+        preferred = (one.pod_affinity_term for one in _preferred(rules))
+        if not all(map(wishes.add, (*_required(rules), *preferred))):
+            return False
+    return True
+
+
+def _anti_required_within(pod: Pod) -> tuple[Carried, ...]:
+    """Required anti-affinity up to the limits, then one term for each further topology key (see above)."""
+    terms = _required(pod.spec.affinity.pod_anti_affinity if pod.spec.affinity else None)
+    wishes, found = PodWishes(), []
+    for term in terms:
+        if not wishes.add(term):
+            break
+        found.append((AffinityKind.ANTI_REQUIRED, _compiled(term, pod)))
+    rest = dict.fromkeys(term.topology_key for term in terms[len(found) :])
+    own = PodTerm((pod.metadata.namespace,), None, EVERYTHING)
+    more = [(AffinityKind.ANTI_REQUIRED, AffinityTerm(own, key)) for key in islice(rest, MAX_POD_TERMS)]
+    return (*found, *more)
+
+
+def keys_named(pod: Pod) -> Iterator[str]:
+    """The pod labels that the pod's selectors look at."""
+    spec = pod.spec
     affinity = spec.affinity
-    if affinity is not None:
+    if affinity is not None and not _is_within(affinity):
+        yield from (key for _, term in _anti_required_within(pod) for key in term.term.keys)
+    elif affinity is not None:
         for rules in (affinity.pod_affinity, affinity.pod_anti_affinity):
             for term in (*_required(rules), *(one.pod_affinity_term for one in _preferred(rules))):
                 yield from _keys(term.label_selector)
                 yield from term.match_label_keys or ()
                 yield from term.mismatch_label_keys or ()
-    for constraint in spec.topology_spread_constraints or ():
+    for constraint in (spec.topology_spread_constraints or ())[:MAX_POD_TERMS]:
         yield from _keys(constraint.label_selector)
         yield from constraint.match_label_keys or ()
 

@@ -25,6 +25,7 @@ class Change(enum.Flag):
     """Its pods no longer count anywhere, which may even out a spread. Its row no longer has data."""
     NODE_ALLOCATABLE = enum.auto()
     NODE_LABELS = enum.auto()
+    """Labels or status.declaredFeatures."""
     NODE_TAINTS = enum.auto()
     """Taints or spec.unschedulable."""
     NODE_DEVICES = enum.auto()

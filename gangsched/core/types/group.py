@@ -1,8 +1,8 @@
 """Group and its members: a gang's present state, with counts; this module exports the states as well.
 
-A lone pod is a group of one and takes the same path. Possible next states are in core.state.transitions'
-table; the group's place in line is core.state.queue's. Counts are maintained: every change of a member's
-state goes through Group.move, so that they are right for a group of 100,000 at the price of one addition.
+A lone pod is a group of one and takes the same path. Possible next states: core.state.transitions;
+its place in line is core.state.queue's. Each change of a member's state goes through Group.move, so that
+counts are right for a group of 100,000 at the price of one addition.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from gangsched.core.types.states import (
     ASSUMED,
     BOUND,
     DONE,
-    ENDED,
+    GATHERING,
     LEAVING,
     ON_ITS_WAY,
     PENDING,
-    SENT,
     UNASKED,
     BindState,
     GroupState,
@@ -41,6 +40,7 @@ NEVER_S = math.inf
 LONG_AGO_S = 1e12
 
 _NOBODY = dict.fromkeys(MemberState, 0)
+_UNMARKED: tuple[str, Mapping[str, None]] = "", {}
 _EXISTING = frozenset((PENDING, ASSUMED, BOUND, DONE))
 _PLACED = frozenset((ASSUMED, BOUND, DONE))
 _STARTED = frozenset((BOUND, DONE))
@@ -55,9 +55,10 @@ class PodInfo(msgspec.Struct, eq=False):
     edits; stated: its statement of the group's numbers; role: its role in the group, if stated; pod_class:
     its class (core.cache.pod_index). nominated: the nominatedNodeName that we wrote last, None: none so far.
     unclear: the last unclear answer to its bind; n_refused: how often that was a refusal which named no pod.
-    sent_version: the pod's version in the last bind sent. in_doubt: a bind was sent that may or may not land.
-    said_gone: a consistent read, or a bump, has not found it; the watch lags and may still show it bound
-    until it shows the deletion. raised: what PreEnqueue adds to its priority in the queue.
+    sent_version: the pod's version in the last bind sent; sent_queue: the queue that it names. in_doubt: a
+    bind was sent that may or may not land. said_gone: a consistent read, or a bump, has not found it; the
+    watch lags and may still show it bound until it shows the deletion. raised: what PreEnqueue adds to its
+    priority in the queue. began_s: when it was reserved, or found to have begun (core.queueing.ends).
     """
 
     pod: Pod
@@ -83,9 +84,11 @@ class PodInfo(msgspec.Struct, eq=False):
     unclear: str = ""
     n_refused: int = 0
     sent_version: str = ""
+    sent_queue: str = ""
     in_doubt: bool = False
     said_gone: bool = False
     raised: int = 0
+    began_s: float | None = None
 
     def __repr__(self) -> str:
         return f"<{self.pod.key} {self.state.value} on {self.node_name or '-'}>"
@@ -95,13 +98,16 @@ class Group:
     """The members of one group, counted by state, and the group's own state.
 
     first_complete_s: when min_count members first existed, kept through failed attempts (QueueSort reads it).
-    satisfied: the gang was bound whole; members that come or go while others run are independent. recovering:
-    bound in part and to be completed first. since_s: when the present state began; deadline_s: when it times
-    out. preemption: in state Waiting, victims that must go first, and what is reserved for it. moves: (when,
-    cause) of each change since state `moved_from` (core.state.transitions). n_of_role: how many existing
-    members state each role. n_changes: how often a member was added, removed, edited or began to leave.
-    warned: ignored statements that were reported. conditions_told: the conditions last written to its object
-    beside its state, by type. raised: the most that PreEnqueue adds to a member's priority in the queue.
+    satisfied: the gang was bound whole; members that come or go later are independent. recovering: bound in
+    part and to be completed first. since_s: when the present state began; deadline_s: its end. preemption: in
+    state Waiting, victims that must go first, and what is reserved for it. moves: (when, cause) of each
+    change since state `moved_from` (core.state.transitions). n_of_role: how many existing members state each
+    role. n_changes: how often members came, went, changed or began to leave. warned: ignored statements that
+    were reported. conditions_told: conditions last written to its object beside its state. raised: the most
+    that PreEnqueue adds to a member's priority. wished_priority: its object's. tried_s: when its last attempt
+    was; n_early: how many in a row were early (core.state.early_turns). start_record and marked: of
+    core.binding.start_records; lost: what it lacks, as told last (core.groups.lost_members). states_walltime:
+    whether a member has ever had a key of walltimes; has_conditions: whether one has ever had conditions.
     """
 
     __slots__ = (
@@ -117,12 +123,16 @@ class Group:
         "failed_binds",
         "failure",
         "first_complete_s",
+        "has_conditions",
         "key",
+        "lost",
+        "marked",
         "members",
         "message",
         "moved_from",
         "moves",
         "n_changes",
+        "n_early",
         "n_of_role",
         "own_problem",
         "preemption",
@@ -136,10 +146,14 @@ class Group:
         "satisfied",
         "scheduler_name",
         "since_s",
+        "start_record",
         "state",
         "stated",
+        "states_walltime",
         "status_written",
+        "tried_s",
         "warned",
+        "wished_priority",
     )
 
     def __init__(self, key: GroupKey, scheduler_name: str, *, now_s: float = 0.0) -> None:
@@ -152,18 +166,19 @@ class Group:
         self.stated: dict[tuple[object, ...], int] = {}
         self.read_from: tuple[object, ...] = ()
         self.problem = self.own_problem = ""
-        self.priority = self.raised = self.n_changes = 0
-        self.state = self.moved_from = GroupState.GATHERING
+        self.priority = self.wished_priority = self.raised = self.n_changes = 0
+        self.state = self.moved_from = GATHERING
         self.moves: list[tuple[float, Any]] = []
         self.since_s = now_s
         self.first_complete_s = NEVER_S
-        self.attempts = self.failure = self.active_token = 0
+        self.attempts = self.failure = self.active_token = self.n_early = 0
         self.failed_binds: dict[str, str] = {}
-        self.cause_id = self.message = self.said = self.warned = ""
-        self.backoff_until_s = -NEVER_S
+        self.cause_id = self.message = self.said = self.warned = self.lost = self.start_record = ""
+        self.marked: tuple[str, Mapping[str, None]] = _UNMARKED
+        self.backoff_until_s = self.tried_s = -NEVER_S
         self.deadline_s = NEVER_S
         self.rejected_by: tuple[tuple[str, PodTemplate | None], ...] = ()
-        self.satisfied = self.recovering = False
+        self.satisfied = self.recovering = self.states_walltime = self.has_conditions = False
         self.preemption: Preemption | None = None
         self.conditions_told: dict[str, Mapping[str, object]] = {}
         self.status_written: tuple[str, Mapping[str, Any]] | None = None
@@ -182,7 +197,7 @@ class Group:
 
     @property
     def start_count(self) -> int:
-        """How many must be bound for the gang to be whole: total_count if given, else min_count."""
+        """How many must be bound for the gang to be whole."""
         return max(self.definition.min_count, self.definition.total_count) if self.definition else 1
 
     @property
@@ -191,8 +206,7 @@ class Group:
 
     @property
     def starts_alone(self) -> bool:
-        """Whether it no longer waits for the groups of start_together: it has started, and the rest is
-        completed without them, as some of them may have ended and be gone."""
+        """Whether it no longer waits for the groups of start_together: it has started; some may be gone."""
         return self.satisfied or self.recovering or self.counts[DONE] > 0
 
     @property
@@ -247,11 +261,8 @@ class Group:
 
     @property
     def n_needed(self) -> int:
-        """How many more members must be placed in one attempt; at least 1.
-
-        If Permit waits for more members (total_count), every existing one is needed up to that number: the
-        gang must not hold resources while it waits for resources.
-        """
+        """How many more members must be placed in one attempt; at least 1. If Permit waits for more, every
+        existing one up to total_count: the gang must not hold resources while it waits for resources."""
         return max(1, self.n_short)
 
     @property
@@ -294,6 +305,8 @@ class Group:
         if info.role and info.state in _EXISTING:
             self._count_role(info.role, 1)
         self.stated[info.stated] = self.stated.get(info.stated, 0) + 1
+        if info.pod.status.conditions:
+            self.has_conditions = True
         if info.raised or self.raised:
             self.raised = info.raised if len(self.members) == 1 else max(self.raised, info.raised)
 
@@ -356,10 +369,11 @@ class Group:
 
 
 class Preemption(msgspec.Struct, eq=False, gc=True):
-    """One unit's reservation by preemption. waits_for: victims by UID that are not gone yet; violating:
-    victims protected by a disruption budget; refused: how often each eviction was refused. keeps_at: its room
-    is kept from units up to this priority, if that is above its own; whose: the victims, in words; number:
-    higher for later ones; node_names: member's UID -> its node; members not listed have no room yet."""
+    """One unit's reservation by preemption. waits_for: victims by UID that are not gone yet; violating: those
+    a budget protects; refused: how often each eviction was refused; asked: UIDs of those to be evicted.
+    keeps_at: its room is kept from units up to this priority, if above its own; whose: the victims, in words;
+    number: higher for later ones; node_names: member's UID -> node, if it has room; looks_at_s: when it has a
+    turn anyway; seen_at: the journal's end when nodes were chosen; taken_by: a scheduler that took one."""
 
     unit: tuple[Group, ...]
     waits_for: dict[str, PodInfo]
@@ -371,10 +385,14 @@ class Preemption(msgspec.Struct, eq=False, gc=True):
     keeps_at: int = -(2**31)
     whose: str = LOWER
     number: int = 0
+    looks_at_s: float = NEVER_S
+    seen_at: int = -1
+    taken_by: str = ""
+    asked: tuple[str, ...] = ()
 
     @property
     def is_overrun(self) -> bool:
-        """Whether its victims ran past their walltime, so that they need not be of lower priority."""
+        """Whether its victims ran past their walltime: those need not be of lower priority."""
         return self.whose == PAST_WALLTIME
 
 
@@ -382,14 +400,12 @@ __all__ = [
     "ASSUMED",
     "BOUND",
     "DONE",
-    "ENDED",
     "LEAVING",
     "NEVER_S",
     "NOTHING",
     "NO_ROW",
     "ON_ITS_WAY",
     "PENDING",
-    "SENT",
     "UNASKED",
     "BindState",
     "Group",

@@ -16,9 +16,11 @@ import numpy as np
 from gangsched.config.strict import nearest
 from gangsched.core.types.affinity_terms import Carried, affinity_terms_of, spread_selectors_of
 from gangsched.core.types.arrays import IntArray
+from gangsched.core.types.spec_limits import n_node_requirements, over_limit, plain
 from gangsched.errors import ParseError
 from gangsched.model.device_constraints import CONSTRAINTS_KEY, DeviceConstraint, parse_constraints
 from gangsched.model.devices import device_demand
+from gangsched.model.foreign_shares import refused_share, share_keys
 from gangsched.model.objects import Pod, PodSpec
 from gangsched.model.required_ids import (
     ALL_RESOURCES,
@@ -32,7 +34,8 @@ from gangsched.model.selectors import Selector
 ReadT = TypeVar("ReadT", bound=Collection[str])
 
 HostPort = tuple[str, str, int]
-"""(host IP or "0.0.0.0", protocol, port)."""
+"""(host IP or "0.0.0.0", protocol, port); each is there a second time with ANY_ADDRESS instead of its IP."""
+ANY_ADDRESS = ""
 
 
 NO_LABELS: Mapping[str, str] = {}
@@ -53,11 +56,14 @@ def signature(pod: Pod, labels: Mapping[str, str] = NO_LABELS) -> tuple[object, 
         spec.resources,
         spec.overhead,
         spec.host_network,
+        spec.host_users,
         _signed_volumes(pod) if spec.volumes else None,
         unsupported(spec),
         spec.topology_spread_constraints,
         labels,
         device_demands_of(pod),
+        share_keys(pod.metadata.annotations),
+        pod.unreadable,
     )
 
 
@@ -80,7 +86,8 @@ class PodTemplate:
     """The part of a pod that plugins see.
 
     pod: one of the pods that share it; of its metadata only the namespace and what is signed
-    (PodSigningPlugin) hold for all of them.
+    (PodSigningPlugin) hold for all of them. problem: why its pods cannot be placed at all. spec: without the
+    lists that are compared with nodes and pods, if one of them is above its limit (core.types.spec_limits).
 
     requests: the non-zero requests by name. names/columns/amounts: the requests for resources that some node
     has had, as parallel lists into the resource columns; column_array int64[k] and amount_array int64[k, 1]:
@@ -92,8 +99,8 @@ class PodTemplate:
     spread_selectors: the selector of each of its spec's spread constraints. needs: plugins without which it
     must not be placed, and why. volumes: those that restrict its nodes. constraints: requirements on its
     devices beyond their number, by resource. required_ids: the resources whose device IDs must be known on
-    its node, by its own annotation. asks_for_devices: a container requests an extended resource.
-    by_container: several do, or one requests several, so each gets its own list.
+    its node, by its own annotation. asks_for_devices: a container requests an extended resource;
+    device_resources: these. by_container: several do, or one requests several, so each gets its own list.
     """
 
     __slots__ = (
@@ -108,10 +115,13 @@ class PodTemplate:
         "column_array",
         "columns",
         "constraints",
+        "device_resources",
         "host_ports",
         "images",
         "labels",
         "missing",
+        "n_node_requirements",
+        "n_pod_terms",
         "names",
         "namespace",
         "needs",
@@ -133,25 +143,31 @@ class PodTemplate:
         self.pod = pod
         self.labels = labels
         self.affinity_terms: tuple[Carried, ...] = affinity_terms_of(pod)
-        self.spread_selectors: tuple[Selector | None, ...] = spread_selectors_of(pod.spec, labels)
-        self.spec: PodSpec = pod.spec
         self.namespace = pod.metadata.namespace
-        self.problem = ""
+        self.problem = over_limit(pod.spec)
+        self.spec: PodSpec = plain(pod.spec) if self.problem else pod.spec
+        self.spread_selectors: tuple[Selector | None, ...] = spread_selectors_of(self.spec, labels)
+        self.n_pod_terms = len(self.affinity_terms) + len(self.spread_selectors)
+        self.n_node_requirements = n_node_requirements(self.spec)
         self.padding: tuple[int, int] | None = None
         try:
             self.requests: Mapping[str, int] = pod_requests(pod.spec)
             self.padding = unstated_room(pod.spec, self.requests)
         except ParseError as error:
-            self.problem = f"spec.containers.resources: {error}"
+            self.problem = self.problem or f"spec.containers.resources: {error}"
             self.requests = {PODS: 1}
+        if pod.unreadable:
+            self.problem = f"{pod.unreadable} cannot be read"
         self.problem = self.problem or unsupported(pod.spec)
-        self.needs = _needs(pod.spec)
+        self.problem = self.problem or refused_share(pod.metadata.annotations, self.requests)
+        self.needs = _needs(self.spec)
         self.volumes = tuple(volume for volume in pod.spec.volumes or () if volume.is_storage)
         constraints, required = device_demands_of(pod) or (None, None)
         self.constraints = self._read(constraints, CONSTRAINTS_KEY, parse_constraints, _NO_CONSTRAINTS)
         self.required_ids = self._read(required, REQUIRE_IDS_KEY, parse_required_ids, NONE_REQUIRED)
         n_asked = _n_device_requests(pod.spec) if len(self.requests) > 1 else 0
         self.asks_for_devices = n_asked > 0
+        self.device_resources = tuple(name for name in self.requests if "/" in name) if n_asked else ()
         self.by_container = n_asked > 1
         self.resolve(table)
         self.host_ports: tuple[HostPort, ...] = tuple(sorted(_host_ports(pod.spec)))
@@ -242,6 +258,14 @@ def unsupported(spec: PodSpec) -> str:
     """
     if spec.resource_claims:
         return "spec.resourceClaims: claims of dynamic resource allocation are not supported (yet)"
+    if spec.not_understood:
+        return spec.not_understood
+    if spec.workload_ref:
+        return (
+            "spec.workloadRef: Workloads of scheduling.k8s.io/v1alpha1 are not read, so the pod would start "
+            "without its gang; write the label gangsched.io/pod-group and the annotation "
+            "gangsched.io/min-members"
+        )
     return ""
 
 
@@ -249,6 +273,8 @@ def _signed_volumes(pod: Pod) -> list[object]:
     """What determines the pod's volumes; ephemeral ones have claims named after the pod."""
     signed: list[object] = [_volume_images(pod.spec)]
     for volume in pod.spec.volumes or ():
+        if driver := volume.inline_driver:
+            signed.append(driver)
         if volume.is_storage:
             signed.append(msgspec.structs.replace(volume, name="", image=None))
             if volume.ephemeral is not None:
@@ -278,7 +304,8 @@ def _host_ports(spec: PodSpec) -> set[HostPort]:
         for port in container.ports or ():
             number = port.host_port or (port.container_port if spec.host_network else 0)
             if number > 0:
-                ports.add((port.host_ip or "0.0.0.0", port.protocol or "TCP", number))
+                protocol = port.protocol or "TCP"
+                ports |= {(port.host_ip or "0.0.0.0", protocol, number), (ANY_ADDRESS, protocol, number)}
     return ports
 
 

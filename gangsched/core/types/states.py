@@ -61,11 +61,13 @@ class GroupState(enum.Enum):
     DELETED = "deleted"
 
 
-# Read for every pod in every turn: a module-level name costs a tenth of an Enum attribute.
+# Read for every pod or group in every turn: a module-level name costs a tenth of an Enum attribute.
 PENDING, ASSUMED = MemberState.PENDING, MemberState.ASSUMED
 BOUND, DONE, LEAVING = MemberState.BOUND, MemberState.DONE, MemberState.LEAVING
 ENDED = (MemberState.DONE, MemberState.FAILED)
 UNASKED, SENT = BindState.NONE, BindState.SENT
+GATHERING, ASKING = GroupState.GATHERING, GroupState.ASKING
+WAITING, BINDING = GroupState.WAITING, GroupState.BINDING
 NOT_QUEUED = (GroupState.BOUND, GroupState.DELETED)
 """States of groups without a place in the queue: started, or no pod is left."""
 IN_LINE = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState.UNSCHEDULABLE)

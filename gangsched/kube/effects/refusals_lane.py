@@ -26,7 +26,7 @@ _GET = Verb("GET")
 # often writes dozens in that time.
 _MAX_EVENTS = 200
 # Controllers back off for up to a quarter of an hour; an older refusal may be over.
-_FRESH_S = 1_200.0
+FRESH_S = 1_200.0
 
 
 class _Series(msgspec.Struct, rename="camel"):
@@ -37,7 +37,14 @@ class _Metadata(msgspec.Struct, rename="camel"):
     creation_timestamp: datetime | None = None
 
 
-class _Event(msgspec.Struct, rename="camel"):
+class _Regarding(msgspec.Struct):
+    name: str = ""
+
+
+class FailedCreate(msgspec.Struct, rename="camel"):
+    """An Event of that reason. regarding: the object that could not create more."""
+
+    regarding: _Regarding = msgspec.field(default_factory=_Regarding)
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
     note: str = ""
     event_time: datetime | None = None
@@ -58,7 +65,7 @@ class _Event(msgspec.Struct, rename="camel"):
 
 class _EventList(msgspec.Struct):
     kind: str
-    items: list[_Event] = []
+    items: list[FailedCreate] = []
 
 
 _decode = bounded.lenient_decoder(_EventList)
@@ -103,4 +110,4 @@ def refusals_path(item: ReadRefusals) -> str:
 def last_refusal(body: bytes, now_s: float) -> str:
     """Returns the newest Event's note; "" if none is recent enough to still apply."""
     newest = max(_decode(body).items, key=lambda one: one.last, default=None)
-    return newest.note if newest is not None and newest.last > now_s - _FRESH_S else ""
+    return newest.note if newest is not None and newest.last > now_s - FRESH_S else ""

@@ -20,6 +20,7 @@ from gangsched.errors import ApiError, says_namespace_goes
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.effects.slow_lane import LaneOptions, SlowLane
 from gangsched.kube.effects.writes import (
+    GroupOutline,
     annotations_body,
     condition_body,
     deletion_body,
@@ -30,10 +31,14 @@ from gangsched.kube.effects.writes import (
     eviction_body,
     group_status_body,
     group_status_path,
+    has_conditions,
+    merges_conditions,
     nomination_body,
     note,
     pod_path,
+    read_group_outline,
     scheduled_body,
+    unchanged_body,
 )
 from gangsched.kube.evidence import Target, is_gone, pod
 from gangsched.kube.status import is_success
@@ -212,6 +217,9 @@ class StatusLane(SlowLane[StatusWrite]):
     were gone. The status is then written as part of the object, and the kind is remembered for a while, so
     that not every write takes two requests.
 
+    The API server merges conditions of its own kinds by type. Those of other kinds are lists that a merge
+    patch replaces whole: the object is read first, and written only if it has not changed since.
+
     Binds overtake statuses. Once a pod is bound, "no room" is no longer written for it; if the answer shows
     that it was written too late, the condition is restored to what kube-apiserver had written.
     """
@@ -220,6 +228,12 @@ class StatusLane(SlowLane[StatusWrite]):
     method = "PATCH"
     yield_s = 1.0
     _whole_until_s: Mapping[str, float] = {}
+
+    def __init__(
+        self, credentials: Credentials, emit_nowait: Callable[[Event], None], **options: Unpack[LaneOptions]
+    ) -> None:
+        super().__init__(credentials, emit_nowait, **options)
+        self._found: dict[Hashable, GroupOutline] = {}  # by key of the call: what it was answered with
 
     def bound(self, uid: str) -> None:
         """The pod is bound: drop waiting writes about why it was not."""
@@ -233,8 +247,13 @@ class StatusLane(SlowLane[StatusWrite]):
     def _request(self, call: Call[StatusWrite]) -> tuple[Verb, str, bytes]:
         item = call.item
         if isinstance(item, WritePodGroupStatus):
-            whole = call.n_done > 0 or self._is_known_whole(item)
-            return _MERGE, group_status_path(item, whole=whole), group_status_body(item, time.time())
+            path = group_status_path(item, whole=call.n_done > 0 or self._is_known_whole(item))
+            if merges_conditions(item):
+                return _STRATEGIC_MERGE, path, group_status_body(item, time.time())
+            found = self._found.get(call.key)
+            if found is None and has_conditions(item):
+                return _MERGE, path, unchanged_body(item)
+            return _MERGE, path, group_status_body(item, time.time(), found)
         path = pod_path(item, "status")
         if isinstance(item, NominateNode):
             return _MERGE, path, nomination_body(item)
@@ -250,9 +269,14 @@ class StatusLane(SlowLane[StatusWrite]):
 
     def _done(self, call: Call[StatusWrite], body: bytes) -> None:
         item = call.item
-        if isinstance(item, WritePodGroupStatus) and call.n_done:
-            until_s = time.monotonic() + WHOLE_KNOWN_S
-            self._whole_until_s = {**self._whole_until_s, item.api_version: until_s}
+        if isinstance(item, WritePodGroupStatus):
+            if call.n_done:
+                until_s = time.monotonic() + WHOLE_KNOWN_S
+                self._whole_until_s = {**self._whole_until_s, item.api_version: until_s}
+            is_read = has_conditions(item) and not merges_conditions(item)
+            if self._found.pop(call.key, None) is None and is_read:
+                self._found[call.key] = read_group_outline(body)
+                self._put_back(call)
         elif isinstance(item, WritePodCondition) and not call.n_done and _is_too_late(item, body):
             call.n_done = 1
             self._put_back(call)
@@ -266,7 +290,9 @@ class StatusLane(SlowLane[StatusWrite]):
 
     def _again(self, call: Call[StatusWrite], error: ApiError) -> bool:
         item = call.item
-        if may_pass(error) and call.n_tries < STATUS_TRIES:
+        was_read = self._found.pop(call.key, None) is not None
+        # 409: somebody else has written to the object since it was read.
+        if (may_pass(error) or (was_read and error.code == 409)) and call.n_tries < STATUS_TRIES:
             return True
         if isinstance(item, WritePodGroupStatus) and self._may_be_whole(call, item, error):
             call.n_done = 1

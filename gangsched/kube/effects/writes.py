@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
 from gangsched.kube.transport.http1 import segment
+from gangsched.model import bounded
 from gangsched.model.effects import (
     BindPod,
     BumpPod,
@@ -23,6 +25,7 @@ from gangsched.model.effects import (
     RecordEvent,
     WritePodCondition,
     WritePodGroupStatus,
+    is_our_condition,
 )
 
 # events.k8s.io/v1 refuses a longer note.
@@ -35,6 +38,21 @@ _TIMED = ("conditions", "schedulingConditions")
 """Fields of a status that hold conditions, each with a lastTransitionTime."""
 
 _encode = msgspec.json.Encoder().encode
+
+
+class _Version(msgspec.Struct, gc=False, rename="camel"):
+    uid: str = ""
+    resource_version: str = ""
+
+
+class GroupOutline(msgspec.Struct, gc=False):
+    """A group's object: which version it is, and its status."""
+
+    metadata: _Version = msgspec.field(default_factory=_Version)
+    status: Any = None
+
+
+read_group_outline = bounded.lenient_decoder(GroupOutline)
 
 
 def pod_path(
@@ -132,17 +150,42 @@ def _condition(kind: str, status: str, reason: str, message: str, wall_s: float)
     }
 
 
-def group_status_body(effect: WritePodGroupStatus, wall_s: float) -> bytes:
-    """A merge patch, since custom resources have no strategic one: it replaces lists in `status` whole.
+def has_conditions(effect: WritePodGroupStatus) -> bool:
+    """Whether the status has a list that other programs write to as well."""
+    return any(field in effect.status for field in _TIMED)
 
-    A condition without a lastTransitionTime has just changed (the core has no wall clock).
+
+def merges_conditions(effect: WritePodGroupStatus) -> bool:
+    """Whether the API server merges conditions by their type: it does for its own kinds."""
+    return effect.api_version.startswith("scheduling.k8s.io/")
+
+
+def group_status_body(
+    effect: WritePodGroupStatus, wall_s: float, before: GroupOutline | None = None
+) -> bytes:
+    """A patch with the conditions that are ours; a merge patch replaces lists whole, so with all others too.
+
+    before: the object as it is now, and as it must still be when this is written. A condition without a
+    lastTransitionTime has just changed (the core has no wall clock).
     """
-    status = dict(effect.status)
+    status, metadata = dict(effect.status), {"uid": effect.uid}
     for field in _TIMED:
-        if conditions := status.get(field):
+        if field in status:
             now = {"lastTransitionTime": _rfc3339(wall_s)}
-            status[field] = [now | condition for condition in conditions]
-    return _encode({"metadata": {"uid": effect.uid}, "status": status})
+            status[field] = [now | one for one in status[field] if is_our_condition(one)]
+    if before is not None:
+        metadata["resourceVersion"] = before.metadata.resource_version
+        for field in (field for field in _TIMED if field in status):
+            written = before.status.get(field) if isinstance(before.status, dict) else None
+            there = written if isinstance(written, list) else ()
+            others = [one for one in there if not is_our_condition(one)]
+            status[field] = [*others, *status[field]]
+    return _encode({"metadata": metadata, "status": status})
+
+
+def unchanged_body(effect: WritePodGroupStatus) -> bytes:
+    """A patch that changes nothing, and is answered with the object: whoever may write it may read it so."""
+    return _encode({"metadata": {"uid": effect.uid}})
 
 
 def event_name(effect: RecordEvent, serial: int) -> str:

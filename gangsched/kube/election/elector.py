@@ -1,13 +1,22 @@
 """Drives an Election against the API server: the lease lane, over one connection of its own.
 
 Lives here: requests, their deadlines, waiting, the Lease object as JSON. Not here: what an answer means for
-who leads (kube.election.lease). The assembly starts it as a task of its own on the scheduler's loop. A turn
-of the core may take up to renewDeadline - retryPeriod, less a request (10 s - 2 s: over 7 s); a longer one
-misses a renewal and costs the leadership.
+who leads (kube.election.lease).
+
+It runs in a thread of its own (`run_apart`), so that no turn of the core holds up a renewal: what a turn
+costs depends on objects that users write, and one such object must not end one replica after the other. A
+process whose loop is stuck must not lead for ever either: while the loop has not run for MAX_TURN_S nothing
+is renewed, and after renewDeadline more the lease is lost. It is renewed at once when the loop runs again
+before that. Whether this process may act is asked at every effect by the clock, so a turn that outlives the
+lease sends nothing. The simulation's network lives on one loop: there the elector is a task on it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import math
+import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -30,6 +39,10 @@ from gangsched.model import bounded
 _log = structlog.get_logger(__name__)
 
 MIN_TIMEOUT_S = 0.05
+# A leader whose loop has not run for this long does not renew its lease.
+MAX_TURN_S = 30.0
+# How often the loop shows that it runs.
+BEAT_S = 0.5
 
 
 class _Spec(msgspec.Struct, gc=False, rename="camel"):
@@ -73,7 +86,8 @@ class LeaderElector:
         clock_s: Callable[[], float] = suspend_aware_clock_s,
     ) -> None:
         self.election = Election(identity, settings, rng=rng)
-        self._client = client.another()
+        self.runs_apart = client.credentials.network.spans_threads
+        self._client = client.apart() if self.runs_apart else client.another()
         self._settings = settings
         self._clock_s = clock_s
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{settings.resource_namespace}/leases"
@@ -85,6 +99,10 @@ class LeaderElector:
         self._done = anyio.Event()
         self._said = ""
         self._leader = ""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._beat_s = math.inf
+        self._is_abandoned = False
+        self._said_stuck = False
 
     @property
     def holds(self) -> bool:
@@ -100,13 +118,17 @@ class LeaderElector:
 
     async def run(self, on_leading: Callable[[], None]) -> None:
         """Returns when the lease is lost or released; calls `on_leading` when it is acquired."""
+        self._loop = asyncio.get_running_loop()
         async with self._client:
             leading = False
             while not isinstance(step := self.election.next(self._clock_s(), _wall()), Done):
+                if self._is_abandoned:
+                    return
                 if isinstance(step, Wait):
-                    self._wake = anyio.Event()
-                    with anyio.move_on_after(max(0.0, step.until_s - self._clock_s())):
-                        await self._wake.wait()
+                    await self._sleep(step.until_s - self._clock_s())
+                    continue
+                if self._is_stuck(step):
+                    await self._sleep(BEAT_S)
                     continue
                 await self._ask(step)
                 if self.holds and not leading:
@@ -115,8 +137,83 @@ class LeaderElector:
                 self._say_leader()
         self._done.set()
 
+    async def run_apart(self, on_leading: Callable[[], None]) -> None:
+        """As `run`, in a thread of its own; `on_leading` is called on this loop.
+
+        If cancelled, nothing is renewed any more: the lease runs out, unless it was released.
+        """
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+
+        def end(error: BaseException | None) -> None:
+            if not ended.done():
+                ended.set_result(None) if error is None else ended.set_exception(error)
+
+        def leads() -> None:
+            loop.call_soon_threadsafe(on_leading)
+
+        def body() -> None:
+            error: BaseException | None = None
+            try:
+                anyio.run(self.run, leads)
+            except BaseException as raised:
+                error = raised
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends
+                loop.call_soon_threadsafe(end, error)
+
+        self._beat_s = self._clock_s()
+        threading.Thread(target=body, name="lease", daemon=True).start()
+        try:
+            while not ended.done():
+                self._beat_s = self._clock_s()
+                await asyncio.wait([ended], timeout=BEAT_S)
+            ended.result()
+        finally:
+            self._is_abandoned = True
+            self._wake_up()
+
+    def _is_stuck(self, step: Get | Create[LeaseRecord] | Update[LeaseRecord]) -> bool:
+        """Whether to ask for nothing now, because the scheduler's own loop has not run for too long."""
+        late_s = self._clock_s() - self._beat_s
+        if late_s <= MAX_TURN_S:
+            self._said_stuck = False
+            return False
+        if not self._said_stuck:
+            self._said_stuck = True
+            _log.error(
+                "the scheduler's loop is stuck: its lease is not renewed",
+                for_s=round(late_s),
+                asked=type(step).__name__.lower(),
+            )
+        return True
+
+    async def _sleep(self, for_s: float) -> None:
+        self._wake = anyio.Event()
+        with anyio.move_on_after(max(0.0, for_s)):
+            await self._wake.wait()
+
+    def _wake_up(self) -> None:
+        """Lets `run` look again, from whichever thread."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended
+                self._loop.call_soon_threadsafe(lambda: self._wake.set())
+
     async def release(self) -> bool:
         """Give the lease back and wait for the answer; false if that took too long."""
+        if self._loop not in (None, asyncio.get_running_loop()):
+            assert self._loop is not None
+            release = self._release()
+            try:
+                asked = asyncio.run_coroutine_threadsafe(release, self._loop)
+            except RuntimeError:  # it has ended
+                release.close()
+                return self.election.state is ElectionState.RELEASED
+            with anyio.move_on_after(self._settings.renew_deadline_s):
+                return await asyncio.wrap_future(asked)
+            return False
+        return await self._release()
+
+    async def _release(self) -> bool:
         self.election.release()
         self._wake.set()
         with anyio.move_on_after(self._settings.renew_deadline_s / 2):

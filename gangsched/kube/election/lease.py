@@ -20,6 +20,7 @@ lost may arrive later; its preconditions make it harmless.
 | Leading | GET: none (deleted) | | POST ours, at once |
 | Leading | GET: another holder's | Lost | |
 | Leading | renewDeadline is over | Lost | |
+| any | the scheduler's loop has not run for MAX_TURN_S (kube.election.elector) | | nothing until it runs |
 | Leading | release() | Released, once answered | PUT, no holder, 1 s |
 | Leading, after release() | GET: no holder or another's (an answer was lost) | Released | |
 | Following | release() | Released | |

@@ -52,7 +52,12 @@ class AnsweredConnection(Connection):
 
     def lost(self, why: str) -> None:
         answer = self._answer
-        if answer is not None and self.is_at_end and answer.end():
+        try:
+            is_whole = answer is not None and self.is_at_end and answer.end()
+        except ProtocolError as error:
+            self._makes_no_sense(error)
+            return
+        if answer is not None and is_whole:
             self._tell(answer)
         else:
             self.failed(f"connection lost: {why}", is_cut=True)

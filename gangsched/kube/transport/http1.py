@@ -10,6 +10,7 @@ connection, or are an error if there is none.
 from __future__ import annotations
 
 import re
+import zlib
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
@@ -26,6 +27,8 @@ MAX_INTERIM = 8
 MAX_BODY_BYTES = 4 * 2**20
 MAX_CHUNK_LINE_BYTES = 1024
 MAX_TRAILER_BYTES = 8 * 1024
+# A compressed stream may grow to this much at a time: deflate knows ratios of 1,000, of which lists need 20.
+MAX_INFLATED_BYTES = 64 * 2**20
 
 _MAX_DIGITS = 12
 _UNRESERVED = re.compile(r"[A-Za-z0-9._~-]*")
@@ -35,10 +38,15 @@ _FOLD = re.compile(rb"\r\n[ \t]+")
 _TRAILER = re.compile(_FIELD)
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,12})(?:[ \t]*;[\t -~\x80-\xff]*)?")
 # Matched in lower-cased heads.
-_FRAMING = re.compile(rb"\n(content-length|transfer-encoding|connection|retry-after):([^\r]*)")
+_FRAMING = re.compile(
+    rb"\n(content-length|transfer-encoding|content-encoding|connection|retry-after):([^\r]*)"
+)
 _SUCCESS = re.compile(rb"HTTP/1\.1 (20[0-35-9]|2[1-9]\d)[ \r]")  # 204 has no body, whatever it states
 _LENGTH = b"\ncontent-length:"
-_UNUSUAL = re.compile(rb"\n(?:connection|transfer-encoding|content-length[ \t]|[ \t])")
+_UNUSUAL = re.compile(rb"\n(?:connection|transfer-encoding|content-encoding|content-length[ \t]|[ \t])")
+# Two names of one coding (RFC 9110, 8.4.1.3).
+_GZIP = (b"gzip", b"x-gzip")
+_GZIP_WINDOW = zlib.MAX_WBITS | 16
 
 
 class ProtocolError(Exception):
@@ -72,6 +80,7 @@ class Frame:
             f"Host: {parts.netloc}",
             f"User-Agent: {USER_AGENT}",
             "Accept: application/json",
+            "Accept-Encoding: identity",
         ]
         if authorization:
             lines.append(f"Authorization: {authorization}")
@@ -204,6 +213,32 @@ class Chunks:
             raise ProtocolError("a trailer that is no field")
 
 
+class _Gzip:
+    """Undoes gzip, which a proxy may apply although nobody asked for it."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self) -> None:
+        self._stream = zlib.decompressobj(_GZIP_WINDOW)
+
+    def inflate(self, data: bytes, most: int) -> bytes:
+        """Returns what `data` holds, at most so many bytes. Raises: ProtocolError."""
+        try:
+            found = self._stream.decompress(data, most)
+        except zlib.error:
+            raise ProtocolError("a body that is not gzip, as its Content-Encoding states") from None
+        if self._stream.unconsumed_tail:
+            raise ProtocolError("the answer is too long")
+        if self._stream.unused_data:
+            raise ProtocolError("bytes after the end of a gzip body")
+        return found
+
+    def check_whole(self) -> None:
+        """Raises: ProtocolError, if the body ends before its gzip does."""
+        if not self._stream.eof:
+            raise ProtocolError("a gzip body that is cut")
+
+
 class Answer:
     """One response; `whole` once it is complete. Feed it until then; `rest` is what came after it.
 
@@ -214,6 +249,7 @@ class Answer:
     __slots__ = (
         "_chunks",
         "_data",
+        "_gzip",
         "_max_body_bytes",
         "_n_bytes",
         "_n_interim",
@@ -243,6 +279,7 @@ class Answer:
         self._n_interim = 0
         self._needed = -1  # -1: everything until the server closes the connection
         self._chunks: Chunks | None = None
+        self._gzip: _Gzip | None = None
 
     def feed(self, data: bytes) -> None:
         """Take in bytes. Raises: ProtocolError."""
@@ -265,12 +302,20 @@ class Answer:
         parts, self._parts = self._parts, []
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def _body(self) -> bytes:
+        """Returns the whole body, without its content coding. Raises: ProtocolError."""
+        body = self.take()
+        if self._gzip is not None and body:
+            body = self._gzip.inflate(body, self._max_body_bytes)
+            self._gzip.check_whole()
+        return body
+
     def end(self) -> bool:
         """The server closed the connection properly; returns whether that completes the answer."""
         if self.status and self._needed < 0 and self._chunks is None and not self.whole:
             self.whole = True
             if not (self._stream and self.status < 300):
-                self.body = self.take()
+                self.body = self._body()
         return self.whole
 
     def _head(self) -> bool:
@@ -302,6 +347,7 @@ class Answer:
         """Determine where the body ends (RFC 9112, 6.3), and whether the connection is kept."""
         length = -1
         codings: list[bytes] = []
+        encodings: list[bytes] = []
         options: list[bytes] = []
         for name, value in _FRAMING.findall(fields):
             if name == b"content-length":
@@ -309,8 +355,9 @@ class Answer:
             elif name == b"retry-after":
                 self.retry_after = value.strip().decode() if _decimal(value.strip()) >= 0 else None
             else:
-                tokens = [token.strip() for token in value.split(b",")]
-                (options if name == b"connection" else codings).extend(tokens)
+                listed = {b"connection": options, b"transfer-encoding": codings}.get(name, encodings)
+                listed.extend(token.strip() for token in value.split(b","))
+        self._decode(encodings)
         if codings and (codings != [b"chunked"] or is_http_1_0):
             raise ProtocolError("a transfer coding that was not asked for")
         if codings and length >= 0:
@@ -330,6 +377,18 @@ class Answer:
             and (self._chunks is not None or self._needed >= 0)
         )
 
+    def _decode(self, encodings: list[bytes]) -> None:
+        """Determine what was done to the body: nothing is asked for, and gzip is understood all the same."""
+        encodings = [one for one in encodings if one not in (b"", b"identity")]
+        if len(encodings) == 1 and encodings[0] in _GZIP:
+            self._gzip = _Gzip()
+        elif encodings:
+            shown = b", ".join(encodings)[:40].decode("latin-1")
+            raise ProtocolError(
+                f"a body in the content coding {shown!r}, which was not asked for; switch compression off in"
+                " the proxy before the API server"
+            )
+
     def _gather(self) -> None:
         """Collect the body until it is complete; a page of a list comes in hundreds of pieces."""
         data, self._data = self._data, b""
@@ -347,18 +406,21 @@ class Answer:
             if self._n_bytes > self._max_body_bytes:
                 raise ProtocolError("the answer is too long")
         if self.whole:
-            self.body = self.take()
+            self.body = self._body()
 
     def _flow(self) -> None:
         """Pass on what has arrived: chunks, up to the announced length, or all until the end."""
         data, self._data = self._data, b""
         if self._chunks is not None:
-            self._parts += self._chunks.feed(data)
+            found = self._chunks.feed(data)
             self.whole, self.rest = self._chunks.whole, self._chunks.rest
-            return
-        if self._needed >= 0:
-            data, self.rest = data[: self._needed], data[self._needed :]
-            self._needed -= len(data)
-            self.whole = not self._needed
-        if data:
-            self._parts.append(data)
+        else:
+            if self._needed >= 0:
+                data, self.rest = data[: self._needed], data[self._needed :]
+                self._needed -= len(data)
+                self.whole = not self._needed
+            found = [data] if data else []
+        if self._gzip is not None:
+            inflated = (self._gzip.inflate(part, MAX_INFLATED_BYTES) for part in found)
+            found = [part for part in inflated if part]
+        self._parts += found

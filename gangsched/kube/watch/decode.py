@@ -10,7 +10,7 @@ left out and logged.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -29,7 +29,7 @@ from gangsched.kube.watch.envelopes import (
     WatchEventOf,
 )
 from gangsched.kube.watch.pod_reader import PodReader
-from gangsched.kube.watch.unparsed import refused
+from gangsched.kube.watch.unparsed import allowing_none, cordoned, not_to_start, read_fields, refused
 from gangsched.model import bounded
 from gangsched.model.events import (
     Event,
@@ -61,7 +61,9 @@ from gangsched.model.storage import (
     VolumeAttachment,
 )
 from gangsched.model.workloads import (
+    DEVICE_CLASSES,
     PRIORITY_CLASSES,
+    DeviceClass,
     Namespace,
     PodDisruptionBudget,
     PriorityClass,
@@ -111,7 +113,8 @@ class Kind:
     `selector` restricts lists and watches: a fieldSelector or a labelSelector. `reader`, if given, decodes
     all objects; without it they are decoded as `object_type`.
     `page_limit`: objects per page, about a megabyte. `is_optional`: if the kind cannot be read, only gangs
-    that name an object of it wait. Its decoders raise msgspec.MsgspecError.
+    that name an object of it wait. `safe` gives an object with these unreadable paths their safe meaning; a
+    kind without it is read in part only if its last state is known. Its decoders raise msgspec.MsgspecError.
     """
 
     def __init__(
@@ -127,6 +130,7 @@ class Kind:
         reader: PodReader | None = None,
         page_limit: int = 500,
         is_optional: bool = False,
+        safe: Callable[[Any, Sequence[str]], Any] | None = None,
         added: Callable[[Any, str], Event],
         updated: Callable[[Any, str], Event],
         deleted: Callable[[Any, str], Event],
@@ -139,8 +143,11 @@ class Kind:
         self.group = group
         self.versions = versions
         self.selector = dict(selector or {})
+        self.reader = reader
         self.page_limit = page_limit
         self.is_optional = is_optional
+        self._type = object_type
+        self._safe = safe
         self._told_depths: dict[str, None] = {}
         self.added = added
         self.updated = updated
@@ -171,6 +178,18 @@ class Kind:
             _log.warning(
                 "an object is nested too deep, what is too deep is not read", kind=self.kind, err=what
             )
+
+    def read_in_part(self, raw: bytes | msgspec.Raw, before: Any | None) -> Any | None:
+        """Returns an object that does not parse with what can be read of it; None: it must not be used.
+
+        before: its last known state, which unreadable fields keep.
+        """
+        if (before is None and self._safe is None) or not issubclass(self._type, msgspec.Struct):
+            return None
+        found, unread = read_fields(self._type, raw, before)
+        if found is None or not found.metadata.name:
+            return None
+        return found if self._safe is None else self._safe(found, unread)
 
     def read_page(self, body: bytes, version: str = "v1") -> tuple[list[Any], list[ObjectRefused], ListMeta]:
         """The objects of a list's page, and those that do not parse. Raises: ApiError (no such list)."""
@@ -239,6 +258,7 @@ def pods(node: str = "") -> Kind:
         resource="pods",
         selector={"fieldSelector": f"spec.nodeName={node}"} if node else None,
         reader=PodReader(),
+        safe=not_to_start,
         added=lambda pod, _: PodAdded(pod),
         updated=lambda pod, _: PodUpdated(pod),
         deleted=lambda pod, _: PodDeleted(pod),
@@ -253,6 +273,7 @@ def nodes() -> Kind:
         kind="Node",
         resource="nodes",
         page_limit=100,  # 5 to 15 KB each with what agents and kubelets write on them
+        safe=cordoned,
         added=lambda node, _: NodeAdded(node),
         updated=lambda node, _: NodeUpdated(node),
         deleted=lambda node, _: NodeDeleted(node),
@@ -323,6 +344,7 @@ def objects(name: str) -> Kind:
         resource=resource,
         group=group,
         versions=(version,) if version else ("v1",) if object_type is not PlainObject else _VERSIONS,
+        safe=allowing_none if object_type is PodDisruptionBudget else None,
         added=lambda item, _: ObjectPut(name, item),
         updated=lambda item, _: ObjectPut(name, item),
         deleted=lambda item, _: _gone(name, item.metadata),
@@ -344,6 +366,7 @@ _TYPED: Mapping[str, tuple[type[Any], str]] = {
     "poddisruptionbudgets.policy": (PodDisruptionBudget, "PodDisruptionBudget"),
     "persistentvolumeclaims": (PersistentVolumeClaim, "PersistentVolumeClaim"),
     PRIORITY_CLASSES: (PriorityClass, "PriorityClass"),
+    DEVICE_CLASSES: (DeviceClass, "DeviceClass"),
     "persistentvolumes": (PersistentVolume, "PersistentVolume"),
     "storageclasses.storage.k8s.io": (StorageClass, "StorageClass"),
     "csinodes.storage.k8s.io": (CsiNode, "CSINode"),

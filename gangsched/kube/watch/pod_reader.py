@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from gangsched.kube.watch.envelopes import Page, PageOf, WatchEvent, WatchEventOf
-from gangsched.kube.watch.resized import MARK, Running, as_it_runs
+from gangsched.kube.watch.newer import NewerFields
+from gangsched.kube.watch.resized import MARK, Running, as_it_runs, is_behind
 from gangsched.model.objects import ObjectMeta, Pod, PodSpec, PodStatus
 
 
@@ -27,6 +28,7 @@ class _Outline(msgspec.Struct, gc=False):
 
 _decode_lines = msgspec.json.Decoder(WatchEventOf[_Outline]).decode_lines
 _decode_page = msgspec.json.Decoder(PageOf[_Outline]).decode
+_decode_outline = msgspec.json.Decoder(_Outline).decode
 _decode_line = msgspec.json.Decoder(WatchEventOf[Pod]).decode
 _decode_object = msgspec.json.Decoder(Pod).decode
 _running_lines = msgspec.json.Decoder(WatchEventOf[Running]).decode_lines
@@ -43,9 +45,11 @@ _MAX_SPECS = 64
 class PodReader:
     """Caches recently decoded parts; objects share them, so they must not be changed."""
 
-    __slots__ = ("_meta", "_raw", "_spec", "_specs", "_status")
+    __slots__ = ("_meta", "_raw", "_spec", "_specs", "_status", "newer")
 
     def __init__(self) -> None:
+        self.newer: NewerFields | None = None
+        """Set before the first list, where the API server knows fields that this version does not."""
         self._meta = ObjectMeta()
         self._raw = msgspec.Raw(b"{}")
         self._spec = PodSpec()
@@ -55,9 +59,11 @@ class PodReader:
     def lines(self, data: bytes) -> list[WatchEvent]:
         """Lines of a watch. Raises: msgspec.MsgspecError, when one of them is not a complete pod."""
         lines: list[Any] = _decode_lines(data)
+        behind = False
         for line in lines:
-            line.object = self._pod(line.object)
-        if MARK in data:
+            pod = line.object = self._pod(line.object)
+            behind = behind or is_behind(pod)
+        if behind or MARK in data:
             for line, running in zip(lines, _running_lines(data), strict=True):
                 line.object = as_it_runs(line.object, running.object)
         return lines
@@ -66,26 +72,29 @@ class PodReader:
         """A page of a list. Raises: msgspec.MsgspecError, if it is no page or a pod in it does not parse."""
         page: Page = _decode_page(body)
         page.items = [self._pod(outline) for outline in page.items]
-        if MARK in body:
+        if MARK in body or any(map(is_behind, page.items)):
             page.items = [
                 as_it_runs(pod, running)
                 for pod, running in zip(page.items, _running_page(body).items, strict=True)
             ]
         return page
 
-    @staticmethod
-    def line(data: bytes) -> WatchEvent:
+    def line(self, data: bytes) -> WatchEvent:
         """A line of a watch by itself. Raises: msgspec.MsgspecError, if it is no pod."""
         line: WatchEvent = _decode_line(data)
-        if MARK in data:
+        if self.newer is not None:
+            outline: Any = _decode_lines(data)[0].object
+            line.object.spec.not_understood = self.newer.problem(outline.spec)
+        if MARK in data or is_behind(line.object):
             line.object = as_it_runs(line.object, _running_line(data).object)
         return line
 
-    @staticmethod
-    def object(data: bytes) -> Pod:
+    def object(self, data: bytes) -> Pod:
         """A pod by itself. Raises: msgspec.MsgspecError, if it is none."""
         pod = _decode_object(data)
-        return as_it_runs(pod, _running_object(data)) if MARK in data else pod
+        if self.newer is not None:
+            pod.spec.not_understood = self.newer.problem(_decode_outline(data).spec)
+        return as_it_runs(pod, _running_object(data)) if MARK in data or is_behind(pod) else pod
 
     def _pod(self, outline: _Outline) -> Pod:
         meta, before, status = outline.metadata, self._meta, outline.status
@@ -94,6 +103,8 @@ class PodReader:
             meta.namespace = before.namespace
         if meta.labels == before.labels:
             meta.labels = before.labels
+        if status.phase != "Failed":  # whether a container has run is asked of failed pods only
+            status.container_statuses = status.init_container_statuses = None
         if status == self._status:
             status = self._status
         else:
@@ -106,6 +117,8 @@ class PodReader:
 
     def _read(self, text: bytes) -> PodSpec:
         spec, before = _decode_spec(text), self._spec
+        if self.newer is not None:
+            spec.not_understood = self.newer.problem(text)
         if spec == before:
             spec = before
         else:

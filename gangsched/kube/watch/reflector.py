@@ -20,6 +20,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient, offers
 from gangsched.kube.reach import is_told
+from gangsched.kube.same_cluster import SameCluster
 from gangsched.kube.transport.backoff import Backoff
 from gangsched.kube.transport.connection import Connection
 from gangsched.kube.transport.pace import Pace
@@ -65,8 +66,10 @@ class Reflector:
         rng: Random,
         timing: WatchTiming | None = None,
         pace: Pace | None = None,
+        same_cluster: SameCluster | None = None,
     ) -> None:
-        """`pace`: shared by all reflectors of one core, so that quiet kinds wait too."""
+        """`pace`: shared by all reflectors of one core, so that quiet kinds wait too. `same_cluster`: asked
+        before the kind is followed again after an outage, or is listed anew."""
         # Its own few connections: when one is dead all are dropped, and no other kind's watch is affected.
         self._client = client.another()
         self._emit = emit
@@ -85,6 +88,8 @@ class Reflector:
         self._dead = False
         self._missing = False
         self._anew = False
+        self._same_cluster = same_cluster
+        self._in_doubt = False
         self._scope: anyio.CancelScope | None = None
         self.watching = False
         self.kind = kind
@@ -123,6 +128,9 @@ class Reflector:
                     await self._say_missing("API not offered by the server; checking for it now and then")
                     await anyio.sleep(self._timing.missing_s * self._rng.uniform(0.8, 1.2))
                     continue
+                if self._in_doubt and self._same_cluster is not None:
+                    await self._same_cluster.check(self._client)
+                self._in_doubt = False
                 await self._step()
             except ApiError as error:
                 await self._failed(error)
@@ -345,6 +353,7 @@ class Reflector:
             return f"the server cannot be reached: {str(error) or 'no answer in time'}"
 
     async def _failed(self, error: ApiError) -> None:
+        self._in_doubt = self._in_doubt or error.code == 0 or error.reason in _TOO_OLD
         if error.subject is not None and error.reason in _TOO_OLD:
             _log.info("resourceVersion is too old, listing anew", kind=self.kind.name, err=str(error))
             self.state.gone()

@@ -19,8 +19,10 @@ state; another UID under a known name is Deleted and then Added. Events of a rel
 complete: half a list is a state that the cluster was never in (a device's next holder is present, the last
 one not yet gone), and the rest may take long. If the first list expires halfway, the next is a relist.
 
-Within one watch resourceVersions only rise (they are comparable as integers: KEP-5504), so a line that is not
-newer than the last one seen is a repetition and is ignored. Driven by kube.watch.reflector.
+An object that does not parse is Added or Updated all the same, with what can be read of it
+(kube.watch.unparsed), and ObjectRefused follows. Within one watch resourceVersions only rise (they are
+comparable as integers: KEP-5504), so a line that is not newer than the last one seen is a repetition and is
+ignored. Driven by kube.watch.reflector.
 """
 
 from __future__ import annotations
@@ -182,8 +184,8 @@ class WatchState:
         try:
             item = self.kind.decode_object(raw)
         except msgspec.MsgspecError as error:
-            self._refuse(raw, error, events)
             meta = read_meta(raw)
+            self._refuse(raw, meta, error, events)
             if meta is not None:
                 self._seen.add(_key(meta))
         else:
@@ -264,7 +266,7 @@ class WatchState:
             if meta is not None:
                 self._absent(meta, None, events)
         else:
-            self._refuse(raw.object, error, events)
+            self._refuse(raw.object, meta, error, events)
 
     def _changed(self, change: str, item: ApiObject, events: list[Event]) -> None:
         version = item.metadata.resource_version
@@ -294,17 +296,24 @@ class WatchState:
 
     def _absent(self, meta: ObjectMeta, item: ApiObject | None, events: list[Event]) -> None:
         before = self.known.get(_key(meta))
-        if before is not None and before.metadata.uid == meta.uid:
+        if before is not None and meta.uid in (before.metadata.uid, ""):  # "": it cannot be read
             del self.known[_key(meta)]
             events.append(self.kind.deleted(item or before, self.api_version))
 
-    def _refuse(self, raw: msgspec.Raw, error: Exception, events: list[Event]) -> None:
-        """Emit what is wrong with it; a known object with its UID is kept, one with another UID is gone."""
+    def _refuse(
+        self, raw: msgspec.Raw, meta: ObjectMeta | None, error: Exception, events: list[Event]
+    ) -> None:
+        """Emit what is wrong with it, after what can be read of it in place of its known state; a known
+        object with another UID is gone."""
         self.n_refused += 1
         refusal = refused(self.kind.kind, raw, error)
         before = self.known.get(f"{refusal.namespace}/{refusal.name}")
-        if before is not None and before.metadata.uid != refusal.uid:
+        if before is not None and refusal.uid not in ("", before.metadata.uid):
             self._absent(before.metadata, None, events)
+            before = None
+        item = self.kind.read_in_part(raw, before) if refusal.name else None
+        if item is not None and _key(item.metadata) == f"{refusal.namespace}/{refusal.name}":
+            self._present(item, events)
         events.append(refusal)
 
     def _moves_to(self, resource_version: str) -> bool:

@@ -1,21 +1,21 @@
 """The embedded API server: an in-memory store with Kubernetes' rules, and its HTTP face.
 
 It is for the demo and a first hour with gangsched, without a cluster; for fast tests of code that talks to an
-API server; and for the simulation on the wire (sim.wire), which needs one that obeys a virtual clock. It
+API server; and for the simulation on the wire (lab.sim.wire), which needs one that obeys a virtual clock. It
 answers like a real kube-apiserver wherever one of these depends on it; tests/contract sends both the same
 requests. What each part is for, and what depends on it:
 
-    part                        demo  kubectl  contract  sim.wire  what for
+    part                        demo  kubectl  contract  wire      what for
     store, lists, watches       x     x        x         x         revisions, pages, resuming watches
     registry, strategy,         x     x        x         x         the order in which a write is checked
       metadata, deletion
-    server, handlers, requests  x     x        x         x         HTTP and its verbs (sim.wire: no sockets)
+    server, handlers, requests  x     x        x         x         HTTP and its verbs (wire: no sockets)
     kinds/                      x     x        x         x         defaults, admission and refusals by kind; a
                                                                    pod's and a PodGroup's in full, as far as a
                                                                    scheduler reads them
     patching/                   x     x        x         x         four formats: our writes are merge patches;
                                                                    kubectl apply, edit and patch use the rest
-    schema/                     x     x        x         x         unknown fields, quantities, types; CRDs
+    schema/                     x     x        x         x         unknown fields, CRDs
     discovery, documents        x     x        x         x         which kinds and dialects there are
     openapi                           x        x                   kubectl explain, apply and --validate
     tables/                           x        x                   kubectl get
@@ -23,6 +23,9 @@ requests. What each part is for, and what depends on it:
     simulated/                  x     x                            nodes, kubelets, Jobs, garbage, budgets:
                                                                    what happens to a pod once it is bound
     command                                                        `gangsched apiserver` and its faults
+
+Kubernetes' rules for what is written (schemas, defaults, validation of pods and Jobs) are api_rules, which
+`gangsched whatif` reads too.
 
 Not here: anything that no scheduler reads and no simulated kubelet acts on. Such fields are stored as sent
 and not checked (probes, hooks, variables, DNS, the details of volumes). Kinds that are stored only so that

@@ -11,18 +11,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from gangsched.api_rules.status import StatusError, bad_request, invalid_value, quoted
 from gangsched.errors import ConfigError
 from gangsched.lab.apiserver import protobuf
 from gangsched.lab.apiserver.negotiation import JSON, YAML
 from gangsched.lab.apiserver.protobuf import PROTOBUF
-from gangsched.lab.apiserver.status import (
-    StatusError,
-    bad_request,
-    invalid,
-    invalid_value,
-    quoted,
-    unsupported_media_type,
-)
+from gangsched.lab.apiserver.status import invalid, unsupported_media_type
 
 MAX_BODY_BYTES = 3 * 2**20
 # A CRD, the longest YAML that people send, has a tenth of this; each value blocks the loop for 20 us.

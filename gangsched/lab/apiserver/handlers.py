@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 from weakref import WeakSet
 
+from gangsched.api_rules.schema.catalog import builtin
 from gangsched.lab.apiserver import bodies, codec, responses
 from gangsched.lab.apiserver.bodies import Expected
 from gangsched.lab.apiserver.lists import ListOptions, Page, check_reached, page, parse_revision_of_one
@@ -29,7 +30,6 @@ from gangsched.lab.apiserver.requests import (
     write_options,
 )
 from gangsched.lab.apiserver.responses import Answer
-from gangsched.lab.apiserver.schema.catalog import builtin
 from gangsched.lab.apiserver.schema.fields import taken_in
 from gangsched.lab.apiserver.shapes import Shapes
 from gangsched.lab.apiserver.status import method_not_allowed, not_found, success

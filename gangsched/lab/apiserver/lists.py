@@ -14,18 +14,17 @@ from typing import NamedTuple
 
 import msgspec
 
-from gangsched.lab.apiserver.selectors import FieldSelector, LabelSelector
-from gangsched.lab.apiserver.status import (
+from gangsched.api_rules.selectors import LabelSelector
+from gangsched.api_rules.status import (
     Cause,
     FieldProblem,
     StatusError,
     bad_request,
-    expired,
     forbidden_field,
-    invalid,
     not_supported,
-    timeout,
 )
+from gangsched.lab.apiserver.selectors import FieldSelector
+from gangsched.lab.apiserver.status import expired, invalid, timeout
 from gangsched.lab.apiserver.store import Expired, Item, Store
 
 EXACT = "Exact"

@@ -1,19 +1,18 @@
 """The rules of metadata for every kind: names, labels, annotations, finalizers, owners; what an update keeps.
 
-Lives here: checks of one object's metadata, and copying from the old object to the new. Not here: when they
-are checked (registry.py). Called by the registry only. Source: k8s.io/apimachinery
-pkg/api/validation/objectmeta.go, pkg/util/validation/validation.go and k8s.io/apiserver
+Lives here: checks of one object's metadata, and copying from the old object to the new. Not here: the rules
+of a name (api_rules.names), and when they are checked (registry.py). Called by the registry only. Source:
+k8s.io/apimachinery pkg/api/validation/objectmeta.go, pkg/util/validation/validation.go and k8s.io/apiserver
 pkg/registry/rest/{create,update}.go.
 """
 
 from __future__ import annotations
 
-import re
 from random import Random
 from typing import Any
 
-from gangsched.lab.apiserver.selectors import label_value_problem
-from gangsched.lab.apiserver.status import (
+from gangsched.api_rules.names import label_value_problems, name_problems, qualified_name_problems
+from gangsched.api_rules.status import (
     TOO_LONG,
     FieldProblem,
     field_problem,
@@ -23,34 +22,6 @@ from gangsched.lab.apiserver.status import (
 )
 
 Object = dict[str, Any]
-
-_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_IS_LABEL = re.compile(f"{_LABEL}\\Z")
-_IS_LABEL_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?\Z")
-_IS_SUBDOMAIN = re.compile(f"{_LABEL}(\\.{_LABEL})*\\Z")
-_QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_IS_QUALIFIED = re.compile(f"{_QUALIFIED}\\Z")
-
-_SUBDOMAIN_SAYS = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
-    "and must start and end with an alphanumeric character (e.g. 'example.com', regex used for "
-    r"validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-)
-_LABEL_SAYS = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must "
-    "start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for "
-    "validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-)
-_LABEL_1035_SAYS = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an "
-    "alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', "
-    "regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
-)
-_QUALIFIED_SAYS = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with "
-    "an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation "
-    "is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-)
 
 MAX_ANNOTATIONS_BYTES = 256 * 2**10
 MAX_GENERATED_NAME = 63
@@ -62,58 +33,6 @@ _STANDARD_FINALIZERS = ("orphan", "foregroundDeletion", "kubernetes")
 def generated_name(base: str, rng: Random) -> str:
     """Returns generateName followed by five characters."""
     return base[: MAX_GENERATED_NAME - 5] + "".join(rng.choice(_SUFFIX_CHARACTERS) for _ in range(5))
-
-
-def name_problems(name: str, rule: str, unit: str = "characters") -> list[str]:
-    """Returns what is wrong with a name by one of Strategy.name_rule's rules.
-
-    Lengths are in bytes; for object names the server's message calls them characters.
-    """
-    if rule == "any":
-        return []
-    if rule == "path":
-        if name in (".", ".."):
-            return [f"may not be '{name}'"]
-        return [f"may not contain '{each}'" for each in "/%" if each in name]
-    limit, pattern, says = {
-        "subdomain": (253, _IS_SUBDOMAIN, _SUBDOMAIN_SAYS),
-        "label": (63, _IS_LABEL, _LABEL_SAYS),
-        "label1035": (63, _IS_LABEL_1035, _LABEL_1035_SAYS),
-    }[rule]
-    problems = [] if len(name.encode()) <= limit else [f"must be no more than {limit} {unit}"]
-    if not pattern.match(name):
-        dots_alone = rule == "label" and _IS_SUBDOMAIN.match(name)
-        problems.append("must not contain dots" if dots_alone else says)
-    return problems
-
-
-def qualified_name_problems(key: str, called: str = "a qualified name") -> list[str]:
-    """Returns what is wrong with a label's or annotation's key, or a finalizer's name."""
-    prefix, slash, name = key.rpartition("/")
-    problems: list[str] = []
-    if slash:
-        if not prefix:
-            problems.append("prefix part must be non-empty")
-        elif "/" in prefix:
-            return [
-                f"{called} "
-                + _QUALIFIED_SAYS.removeprefix("name part ")
-                + " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-            ]
-        else:
-            problems += [f"prefix part {each}" for each in name_problems(prefix, "subdomain", "bytes")]
-    if not name:
-        problems.append("name part must be non-empty")
-    elif len(name.encode()) > 63:
-        problems.append("name part must be no more than 63 bytes")
-    if not _IS_QUALIFIED.match(name):
-        problems.append(_QUALIFIED_SAYS)
-    return problems
-
-
-def label_value_problems(value: str) -> list[str]:
-    wrong = label_value_problem(value)
-    return [wrong] if wrong else []
 
 
 def label_problems(labels: Any, field: str) -> list[FieldProblem]:

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from gangsched.api_rules.schema.catalog import OBJECT_META, Catalog, builtin
+from gangsched.api_rules.schema.node import REF, Schema
 from gangsched.lab.apiserver import openapi_descriptions
 from gangsched.lab.apiserver.resources import Resource, Resources
-from gangsched.lab.apiserver.schema.catalog import OBJECT_META, Catalog, builtin
-from gangsched.lab.apiserver.schema.node import REF, Schema
 
 Spec = dict[str, Any]
 ROOT = "/openapi/v3"

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gangsched.api_rules.schema.catalog import builtin
+from gangsched.api_rules.schema.decode import DecodeFailed, decode
+from gangsched.api_rules.schema.node import Schema
+from gangsched.api_rules.status import StatusError, bad_request, invalid_value, required
 from gangsched.lab.apiserver.bodies import Expected, decoded
 from gangsched.lab.apiserver.negotiation import YAML
 from gangsched.lab.apiserver.patching.apply import apply
@@ -16,18 +20,8 @@ from gangsched.lab.apiserver.patching.managed import track
 from gangsched.lab.apiserver.patching.patched import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Patch
 from gangsched.lab.apiserver.registry import Registry
 from gangsched.lab.apiserver.requests import Request, Target, WriteOptions, check_name
-from gangsched.lab.apiserver.schema.catalog import builtin
 from gangsched.lab.apiserver.schema.custom import fill_defaults
-from gangsched.lab.apiserver.schema.decode import DecodeFailed, decode
-from gangsched.lab.apiserver.schema.node import Schema
-from gangsched.lab.apiserver.status import (
-    StatusError,
-    bad_request,
-    invalid,
-    invalid_value,
-    required,
-    unsupported_media_type,
-)
+from gangsched.lab.apiserver.status import invalid, unsupported_media_type
 from gangsched.lab.apiserver.store import Item
 from gangsched.lab.apiserver.strategy import Context, Object, Strategy
 

@@ -14,21 +14,11 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
+from gangsched.api_rules.status import Cause, FieldProblem, StatusError, bad_request, invalid_value
 from gangsched.lab.apiserver import codec, metadata
 from gangsched.lab.apiserver.deletion import DeleteOptions, Deletions
 from gangsched.lab.apiserver.resources import Resource, Resources, builtin_resources
-from gangsched.lab.apiserver.status import (
-    Cause,
-    FieldProblem,
-    StatusError,
-    already_exists,
-    bad_request,
-    conflict,
-    forbidden,
-    invalid,
-    invalid_value,
-    not_found,
-)
+from gangsched.lab.apiserver.status import already_exists, conflict, forbidden, invalid, not_found
 from gangsched.lab.apiserver.store import Item, Store, key_of
 from gangsched.lab.apiserver.strategy import Context, Object, Strategy
 

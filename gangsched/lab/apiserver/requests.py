@@ -14,17 +14,13 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
+from gangsched.api_rules.selectors import LabelSelector
+from gangsched.api_rules.status import FieldProblem, bad_request, invalid_value, not_supported
 from gangsched.lab.apiserver.deletion import DeleteOptions, checked_options, dry_run_problems
 from gangsched.lab.apiserver.lists import ListOptions
 from gangsched.lab.apiserver.resources import Resource, Resources
-from gangsched.lab.apiserver.selectors import FieldSelector, LabelSelector
-from gangsched.lab.apiserver.status import (
-    FieldProblem,
-    bad_request,
-    invalid,
-    invalid_value,
-    not_supported,
-)
+from gangsched.lab.apiserver.selectors import FieldSelector, label_selector
+from gangsched.lab.apiserver.status import invalid
 from gangsched.lab.apiserver.strategy import Strategy
 
 FIELD_VALIDATIONS = ("Ignore", "Strict", "Warn")
@@ -132,7 +128,7 @@ def list_options(request: Request, target: Target, strategy: Strategy) -> ListOp
     first = request.first
     labels, fields = _EVERYTHING, _ANY_FIELD
     if text := first("labelSelector"):
-        labels = LabelSelector.parse(text)
+        labels = label_selector(text)
     if text := first("fieldSelector"):
         known = ("metadata.name", *strategy.field_names())
         # Every built-in kind, whatever its scope, supports both.

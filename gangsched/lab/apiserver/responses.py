@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
+from gangsched.api_rules.status import StatusError
 from gangsched.lab.apiserver import codec
 from gangsched.lab.apiserver.lists import Page
 from gangsched.lab.apiserver.negotiation import JSON, YAML, Shape
 from gangsched.lab.apiserver.resources import Resource
-from gangsched.lab.apiserver.status import StatusError
 from gangsched.lab.apiserver.store import Item
 
 

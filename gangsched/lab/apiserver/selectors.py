@@ -1,7 +1,7 @@
 """Label and field selectors of lists and watches.
 
-Lives here: parsing, with the real server's error texts, matching, and the conversion of label selectors in
-objects' specs. Not here: which fields a kind offers (its strategy). Called by the HTTP face (to parse) and by
+Lives here: parsing, with the real server's error texts, and matching of fields. Not here: matching of labels
+(api_rules.selectors), which fields a kind offers (its strategy). Called by the HTTP face (to parse) and by
 the store and the watchers (to match). Source of grammar and wording: k8s.io/apimachinery
 pkg/labels/selector.go and pkg/fields/selector.go.
 """
@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Self
+from typing import Self
 
 import msgspec
 
-from gangsched.lab.apiserver.status import StatusError, bad_request, quoted
+from gangsched.api_rules.names import label_value_problem
+from gangsched.api_rules.selectors import LabelSelector, Requirement, is_integer
+from gangsched.api_rules.status import StatusError, bad_request, quoted
 
 _SPECIAL = "=!(),<>"
 _TOKENS = (")", ",", "!", "==", "=", ">", "<", "!=", "(")
@@ -30,11 +32,6 @@ _NAME_RULE = (
     "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
     "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
-_VALUE_RULE = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must "
-    "start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used "
-    "for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
-)
 _SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
     "start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
@@ -42,64 +39,9 @@ _SUBDOMAIN_RULE = (
 )
 
 
-class Requirement(msgspec.Struct, frozen=True):
-    """One condition on one label; `operator` is in, notin, =, !=, exists, !, gt or lt."""
-
-    key: str
-    operator: str
-    values: frozenset[str] = frozenset()
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        value = labels.get(self.key)
-        match self.operator:
-            case "in" | "=":
-                return value is not None and value in self.values
-            case "notin" | "!=":
-                return value is None or value not in self.values
-            case "exists":
-                return value is not None
-            case "!":
-                return value is None
-        limit = int(next(iter(self.values)))
-        if value is None or not _is_integer(value):
-            return False
-        return int(value) > limit if self.operator == "gt" else int(value) < limit
-
-
-class LabelSelector(msgspec.Struct, frozen=True):
-    """All of its requirements must hold; without any it matches everything."""
-
-    requirements: tuple[Requirement, ...] = ()
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """From a query's `labelSelector`. Raises: StatusError 400."""
-        return cls(tuple(_Parser(text).requirements()))
-
-    @classmethod
-    def of_object(cls, selector: Mapping[str, Any] | None) -> Self | None:
-        """From an object's `{matchLabels, matchExpressions}`; None, which matches nothing, if it is absent.
-
-        An empty selector matches everything. The operators have been validated.
-        """
-        if selector is None:
-            return None
-        found = [
-            Requirement(key, "=", frozenset([value]))
-            for key, value in sorted((selector.get("matchLabels") or {}).items())
-        ]
-        operators = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
-        for each in selector.get("matchExpressions") or ():
-            operator = operators[each["operator"]]
-            found.append(Requirement(each["key"], operator, frozenset(each.get("values") or ())))
-        return cls(tuple(found))
-
-    @property
-    def everything(self) -> bool:
-        return not self.requirements
-
-    def matches(self, labels: Mapping[str, str] | None) -> bool:
-        return all(requirement.matches(labels or {}) for requirement in self.requirements)
+def label_selector(text: str) -> LabelSelector:
+    """From a query's `labelSelector`. Raises: StatusError 400."""
+    return LabelSelector(tuple(_Parser(text).requirements()))
 
 
 class FieldSelector(msgspec.Struct, frozen=True):
@@ -251,7 +193,7 @@ def _lexed(text: str) -> Iterator[tuple[str, bool]]:
 
 def _checked(key: str, operator: str, values: set[str]) -> Requirement:
     for position, value in enumerate(sorted(values)):
-        if operator in ("gt", "lt") and not _is_integer(value):
+        if operator in ("gt", "lt") and not is_integer(value):
             raise _unparsable(
                 f"values[{position}]: Invalid value: {quoted(value)}: "
                 "for 'Gt', 'Lt' operators, the value must be an integer"
@@ -283,19 +225,8 @@ def label_key_problem(key: str) -> str:
     return "" if _NAME.fullmatch(name) else f"name part {_NAME_RULE}"
 
 
-def label_value_problem(value: str) -> str:
-    """Returns what is wrong with a label's value, in the server's words; empty if nothing."""
-    if len(value.encode()) > _LIMIT_BYTES:
-        return f"must be no more than {_LIMIT_BYTES} bytes"
-    return "" if not value or _NAME.fullmatch(value) else _VALUE_RULE
-
-
 def _unparsable(why: str) -> StatusError:
     return bad_request(f"unable to parse requirement: {why}")
-
-
-def _is_integer(text: str) -> bool:
-    return re.fullmatch(r"[+-]?[0-9]+", text) is not None
 
 
 def _split(text: str) -> list[str]:

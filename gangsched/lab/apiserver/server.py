@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno as errors
 import os
 import socket
 import ssl
@@ -21,6 +22,7 @@ from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
 from gangsched.accepting import Accepting
+from gangsched.api_rules.status import StatusError
 from gangsched.errors import ConfigError
 from gangsched.lab.apiserver import responses
 from gangsched.lab.apiserver.bodies import MAX_BODY_BYTES
@@ -28,7 +30,7 @@ from gangsched.lab.apiserver.handlers import Watching
 from gangsched.lab.apiserver.negotiation import YAML, negotiate
 from gangsched.lab.apiserver.requests import Request
 from gangsched.lab.apiserver.responses import Answer
-from gangsched.lab.apiserver.status import StatusError, internal_error, request_too_large
+from gangsched.lab.apiserver.status import internal_error, request_too_large
 from gangsched.lab.apiserver.watching import stream_watch
 
 _log = structlog.get_logger(__name__)
@@ -76,6 +78,8 @@ class HttpServer:
             # asyncio's own text repeats the address.
             errno = error.errno or 0
             why = os.strerror(errno) if errno > 0 else error.strerror or str(error)
+            if errno == errors.EADDRINUSE:
+                why += "; is another API server running? Another --port, or 0 for a free one"
             raise ConfigError(f"cannot listen on {host}:{port}: {why}") from None
         except UnicodeError:
             self._unbind()

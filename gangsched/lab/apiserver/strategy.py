@@ -19,9 +19,10 @@ from typing import Any, Protocol
 
 import msgspec
 
+from gangsched.api_rules.schema.node import Schema
+from gangsched.api_rules.status import FieldProblem, StatusError
 from gangsched.lab.apiserver.resources import Resource
-from gangsched.lab.apiserver.schema.node import Schema
-from gangsched.lab.apiserver.status import FieldProblem, StatusError, method_not_supported
+from gangsched.lab.apiserver.status import method_not_supported
 from gangsched.lab.apiserver.store import Item
 
 # An object as in a request, decoded from JSON.

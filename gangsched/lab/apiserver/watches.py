@@ -21,10 +21,11 @@ from typing import Any, Protocol
 
 import msgspec
 
+from gangsched.api_rules.status import StatusError
 from gangsched.lab.apiserver import codec
 from gangsched.lab.apiserver.lists import ListOptions, check_reached, check_watch, page, parse_revision_of_one
 from gangsched.lab.apiserver.resources import Resource
-from gangsched.lab.apiserver.status import StatusError, expired
+from gangsched.lab.apiserver.status import expired
 from gangsched.lab.apiserver.store import Change, Expired, Item, Store
 
 # A watcher with more unread bytes than this is cut off, as by the real server; its client reconnects.
@@ -130,6 +131,12 @@ class Watch:
             self._send_state()
             if initial and options.bookmarks:
                 self.bookmark(initial_events_end=True)
+        elif revision > self._store.revision:
+            # The real server waits for that revision. Nothing is kept here, so it is of an earlier run.
+            text = f"resource version {revision} is not of this run, which has come to {self._store.revision}"
+            self._send(error_line(expired(text)))
+            self.ended = True
+            return
         elif revision:
             try:
                 changes = self._store.changes_since(self._resource.storage_key, revision)

@@ -10,9 +10,9 @@ import contextlib
 
 from aiohttp import web
 
+from gangsched.api_rules.status import StatusError
 from gangsched.lab.apiserver import responses
 from gangsched.lab.apiserver.handlers import Watching
-from gangsched.lab.apiserver.status import StatusError
 from gangsched.lab.apiserver.watches import Watch
 
 # As in the real server: about once a minute, and shortly before a watch ends.

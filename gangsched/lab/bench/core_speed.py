@@ -1,8 +1,8 @@
 """`bench --core`: decisions in memory. Parsed events go in, effects come out, no API.
 
 Each size is measured in a process of its own, so that its peak memory is its own and no other size's garbage
-is collected meanwhile. Run by command.py; the process is `python -m gangsched.lab.bench.core_speed NODES GANGS
-SIZE GPUS ROUNDS`, which prints its figures as JSON.
+is collected meanwhile. Run by command.py; the process is `python -m gangsched.lab.bench.core_speed NODES
+GANGS SIZE GPUS ROUNDS`, which prints its figures as JSON.
 """
 
 from __future__ import annotations

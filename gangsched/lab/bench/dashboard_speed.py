@@ -5,8 +5,8 @@ in the scheduler's process; the viewers are another process. The load has a time
 half a second at once, so that a busy machine changes nothing. In each step its gangs are decided on and
 bound, the feed sends changes to its viewers, and the CPU time of the loop's thread is counted, that of the
 gangs apart. Off and on alternate in every round. Last comes how long a what-if question holds the loop up.
-Run by command.py; the process is `python -m gangsched.lab.bench.dashboard_speed NODES PODS RATE VIEWERS SECONDS
-ROUNDS`, which prints its figures as JSON.
+Run by command.py; the process is `python -m gangsched.lab.bench.dashboard_speed NODES PODS RATE VIEWERS
+SECONDS ROUNDS`, which prints its figures as JSON.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import islice
 
@@ -53,6 +53,7 @@ from gangsched.web.server import Server
 from gangsched.web.stories import Stories
 from gangsched.web.top.page import Top
 from gangsched.web.waiting import Waiting
+from gangsched.whatif.cluster import Classes
 
 OFF, NOBODY, WATCHED = "off", "on, no viewer", "on, with viewers"
 MODES = (OFF, NOBODY, WATCHED)
@@ -76,6 +77,7 @@ spec:
       annotations: {gangsched.io/min-members: "8"}
     spec:
       schedulerName: gangsched
+      restartPolicy: Never
       containers:
       - {name: main, image: i, resources: {limits: {nvidia.com/gpu: 8}}}
 """
@@ -217,7 +219,7 @@ async def dashboard(scheduler: Scheduler, load: Load) -> AsyncIterator[tuple[str
         one.close()
 
 
-async def _no_priorities() -> Mapping[str, int]:
+async def _no_priorities() -> Classes:
     return {}
 
 

@@ -1,7 +1,7 @@
 """Viewers of the dashboard, for `bench --dashboard`: event streams that are read and dropped.
 
-`python -m gangsched.lab.bench.dashboard_viewers ADDRESS N` prints "following" once each has received something,
-and ends when its standard input does.
+`python -m gangsched.lab.bench.dashboard_viewers ADDRESS N` prints "following" once each has received
+something, and ends when its standard input does.
 """
 
 from __future__ import annotations

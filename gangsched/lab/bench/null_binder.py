@@ -4,8 +4,8 @@ It marks the upper limit: no watch, no decision, no parsing beyond the status li
 socket per connection and one epoll. asyncio is not used: its TLS costs more CPU than all of this, and on a
 machine where the API server has no cores of its own that would lower the ceiling. Standard library only.
 
-Run by contenders.py as `python -m gangsched.lab.bench.null_binder PLAN HOST PORT CA CONNECTIONS`. It sleeps when
-it is done, until SIGTERM, so that its CPU time and memory can still be read.
+Run by contenders.py as `python -m gangsched.lab.bench.null_binder PLAN HOST PORT CA CONNECTIONS`. It sleeps
+when it is done, until SIGTERM, so that its CPU time and memory can still be read.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Decisions on gangs of 8 on 5,000 nodes, one after the other until some hundred are placed, beside those on the
 same gangs that are packed first and prefer nothing. With kube-scheduler's default plugins; with LoadAware on
 nodes that all report other loads; and with pods that request bandwidth of links in various use. A process of
-its own, run by core_speed: `python -m gangsched.lab.bench.packing_speed NODES GANGS ROUNDS`, which prints JSON.
+its own, run by core_speed: `python -m gangsched.lab.bench.packing_speed NODES GANGS ROUNDS`, which prints
+JSON.
 """
 
 from __future__ import annotations

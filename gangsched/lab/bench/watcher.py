@@ -4,8 +4,8 @@ It keeps bytes and times, and extracts only what its caller needs at once (how m
 everything else is parsed after the round (watch_log.py). It uses HTTP/1.0, so the server sends bare lines and
 no chunks. Standard library only, blocking reads: its CPU time is part of every round and must stay small.
 
-Run by watch_log.WatchProcess as `python -m gangsched.lab.bench.watcher BOARD OUTPUT REQUEST HOST PORT CA`; writes
-OUTPUT on SIGTERM. The request is in a file because it carries a token.
+Run by watch_log.WatchProcess as `python -m gangsched.lab.bench.watcher BOARD OUTPUT REQUEST HOST PORT CA`;
+writes OUTPUT on SIGTERM. The request is in a file because it carries a token.
 """
 
 from __future__ import annotations

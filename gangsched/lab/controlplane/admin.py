@@ -1,7 +1,7 @@
 """Requests of a control plane's admin: plain blocking calls over one warm connection for each thread.
 
 A connection for each request would cost a TLS handshake, which costs more than the rest of the request; tests
-and benches make hundreds of them in a row. Called by controlplane.processes.
+and benches make hundreds of them in a row. Called by lab.controlplane.processes.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ REQUIRED = ("etcd", "kube-apiserver", "kubectl")
 """The binaries that KUBEBUILDER_ASSETS promises; such a folder may lack the others of ALL."""
 ALL = (*REQUIRED, "kube-scheduler", "kube-controller-manager")
 
-_TESTS = Path(__file__).resolve().parents[2] / "tests"
+_TESTS = Path(__file__).resolve().parents[3] / "tests"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

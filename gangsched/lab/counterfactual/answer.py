@@ -12,14 +12,13 @@ import msgspec
 
 from gangsched.config import SchedulerConfig
 from gangsched.core.framework.profile import Profile
-from gangsched.core.state.reporter import clean
 from gangsched.errors import ConfigError
 from gangsched.lab.counterfactual import compare, gangs, unknown
 from gangsched.lab.counterfactual.compare import Difference, Distribution, Figures, ModelError, Range, Start
 from gangsched.lab.counterfactual.day import Day
 from gangsched.lab.counterfactual.gangs import Gang
 from gangsched.lab.counterfactual.model import Outcome, Plan, Sample, as_recorded, run
-from gangsched.model.printable import several
+from gangsched.model.printable import clean, several
 
 Build = Callable[[SchedulerConfig], Mapping[str, Profile]]
 

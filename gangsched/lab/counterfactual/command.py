@@ -13,7 +13,6 @@ import msgspec
 from gangsched import printing
 from gangsched.config import SchedulerConfig, parse_config
 from gangsched.core.framework.profile import Profile
-from gangsched.core.state.reporter import clean
 from gangsched.errors import ConfigError
 from gangsched.extension.loading import KnownPlugins
 from gangsched.extension.source import ConfigSource
@@ -28,6 +27,7 @@ from gangsched.lab.counterfactual.gangs import MAX_ADDED
 from gangsched.lab.counterfactual.picture import picture
 from gangsched.lab.counterfactual.reading import read_day
 from gangsched.lab.counterfactual.report import print_answer
+from gangsched.model.printable import clean
 from gangsched.plugins import build_profiles
 
 _MAX_SEEDS = 100

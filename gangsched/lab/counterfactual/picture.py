@@ -10,11 +10,10 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from statistics import fmean
 
-from gangsched.core.state.reporter import clean
 from gangsched.lab.counterfactual.answer import Answer, Drawn
 from gangsched.lab.counterfactual.compare import Difference
 from gangsched.lab.counterfactual.model import Sample
-from gangsched.model.printable import several
+from gangsched.model.printable import clean, several
 
 _WIDTH, _LEFT, _RIGHT = 980.0, 64.0, 24.0
 _PLOT = _WIDTH - _LEFT - _RIGHT

@@ -8,13 +8,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gangsched.core.state.reporter import clean
 from gangsched.journal.times import told
 from gangsched.lab.counterfactual.answer import Answer
 from gangsched.lab.counterfactual.compare import SAME_S, Difference, Range
 from gangsched.lab.counterfactual.gangs import SHAKEN_BY_SHARE
 from gangsched.lab.counterfactual.words import duration, points, share
-from gangsched.model.printable import several
+from gangsched.model.printable import clean, several
 
 _MAX_NAMED = 10
 _Form = Callable[[float], str]

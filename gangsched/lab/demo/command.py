@@ -56,7 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--kubeconfig-out", metavar="FILE", default="", help="a new file, removed in the end")
     add("--log-file", metavar="FILE", default="", help="add the scheduler's log to this file")
-    add("--samples", metavar="FOLDER", default="", help="the jobs to submit (default: config/samples)")
+    add(
+        "--samples",
+        metavar="FOLDER",
+        default="",
+        help="the jobs to submit (default: those that come with gangsched)",
+    )
     add("-v", "--verbose", action="store_true", help="say more in the log")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gangsched.errors import ConfigError
 from gangsched.telemetry.trace_file import opened
-from gangsched.whole_file import write_whole
+from gangsched.whole_file import private, write_whole
 
 
 class Written:
@@ -73,7 +73,7 @@ def trace_path(given: str, environ: Mapping[str, str]) -> tuple[Path | None, str
     path = (Path(root) if root else Path.home() / ".cache") / "gangsched" / "demo-traces.jsonl"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.open("w").close()
+        open(path, "w", opener=private).close()
     except OSError as error:
         return (
             None,

@@ -1,6 +1,7 @@
 """One performance of the demo: stage, play and show together, from the first line to the summary.
 
-Signals end it in order: what was started is stopped, and one line says so. Called by gangsched.lab.demo.command.
+Signals end it in order: what was started is stopped, and one line says so. Called by
+gangsched.lab.demo.command.
 """
 
 from __future__ import annotations

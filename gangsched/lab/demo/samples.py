@@ -5,7 +5,9 @@ Called by gangsched.lab.demo.stage. Only the kinds that the samples use are know
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import yaml
 from gangsched.errors import ConfigError
 
 HERE = Path("config") / "samples"
+INSTALLED = "share/gangsched/samples"  # of gangsched/lab/pyproject.toml
 NAMESPACE = "default"
 JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 _COLLECTIONS = {("v1", "Pod"): f"/api/v1/namespaces/{NAMESPACE}/pods", ("batch/v1", "Job"): JOBS}
@@ -29,19 +32,31 @@ class Document(msgspec.Struct, frozen=True):
 
 
 def find_samples(given: str = "") -> Path:
-    """The folder of samples: as given, else that of the source tree. Raises: ConfigError."""
+    """The folder of samples: as given, else that of the source tree, else that which the wheel installed.
+
+    Raises: ConfigError.
+    """
     if given:
         folder = Path(given)
         if not folder.is_dir():
             raise ConfigError("there is no such folder", source=f"--samples {given}")
         return folder
-    for root in (Path(__file__).parents[2], Path.cwd()):
-        if (root / HERE / "demo").is_dir():
-            return root / HERE
+    for known in (Path(__file__).parents[3] / HERE, Path.cwd() / HERE, *_installed()):
+        if (known / "demo").is_dir():
+            return known
     raise ConfigError(
-        f"the demo submits the files of {HERE} of the source tree, which is not here; "
-        "run it in a clone, or give --samples FOLDER"
+        f"the demo submits the files of {HERE} of the source tree, which a wheel installs as {INSTALLED};"
+        " neither is here: install gangsched-lab again, run it in a clone, or give --samples FOLDER"
     )
+
+
+def _installed() -> Iterator[Path]:
+    """Yields where the wheel has put them: below the prefix that it was installed to, whichever that is."""
+    yield Path(__file__).parents[3] / INSTALLED  # pip install --target
+    with suppress(metadata.PackageNotFoundError):
+        for each in metadata.files("gangsched-lab") or ():
+            if each.as_posix().endswith(f"{INSTALLED}/gang-ours.yaml"):
+                yield Path(str(each.locate())).resolve().parent
 
 
 def read(folder: Path, name: str, only: Collection[str] = ()) -> list[Document]:

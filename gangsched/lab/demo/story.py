@@ -1,8 +1,8 @@
 """The story: its actions, step by step, and what must happen before the next step.
 
 Data and pure functions: `wants` checks what was seen and returns "" when the step has happened, else what is
-still missing; `shows` describes it with the numbers that were seen. gangsched.lab.demo.play acts and waits. It
-fits the files of config/samples: 16 nodes of 8 GPUs, of which the first five steps leave five nodes empty,
+still missing; `shows` describes it with the numbers that were seen. gangsched.lab.demo.play acts and waits.
+It fits the files of config/samples: 16 nodes of 8 GPUs, of which the first five steps leave five nodes empty,
 where the sixth needs eight; those eight are what the last four are about.
 """
 

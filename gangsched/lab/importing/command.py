@@ -10,7 +10,6 @@ from pathlib import Path
 from rich.markup import escape
 
 from gangsched import printing
-from gangsched.core.state.reporter import clean
 from gangsched.errors import ConfigError
 from gangsched.lab.bench.queueing.jobs import Job
 from gangsched.lab.bench.queueing.traces import jobs_of
@@ -20,7 +19,7 @@ from gangsched.lab.importing.jobs import Written, taken, write_jobs
 from gangsched.lab.importing.kubernetes import History, read_history
 from gangsched.lab.importing.nodes import MAX_NODES, equal_nodes, listed_nodes
 from gangsched.lab.importing.writing import JournalFile
-from gangsched.model.printable import several
+from gangsched.model.printable import clean, several
 
 _KUBERNETES = "kubernetes"
 _KINDS = {

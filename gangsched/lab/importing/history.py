@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from gangsched.config import default_config
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError
+from gangsched.journal.records import HISTORY_OVER
 from gangsched.lab.counterfactual.reading import MAX_DAYS
 from gangsched.lab.importing.jobs import Written, no_state
 from gangsched.lab.importing.kubernetes import Course, History
@@ -47,7 +48,7 @@ def write_history(of: History, file: JournalFile) -> Written:
     now_s = 0.0
     for now_s, events in groupby(later, key=lambda one: one[0]):
         recorder.handle([event for _, event in events], now_s)
-    recorder.end("the history is over", now_s)
+    recorder.end(HISTORY_OVER, now_s)
     n_bound = sum(course.bound_s is not None for course in of.courses.values())
     return Written(n_bound, len(of.courses) - n_bound, now_s)
 

@@ -15,6 +15,7 @@ import numpy as np
 from gangsched.config import default_config
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError, InvariantError
+from gangsched.journal.records import WORKLOAD_OVER
 from gangsched.journal.state import BuildCore
 from gangsched.lab.bench.queueing.jobs import Job, in_order
 from gangsched.lab.bench.queueing.live import Cluster
@@ -124,7 +125,7 @@ def write_jobs(of: Taken, nodes: Sequence[Node], file: JournalFile) -> Written:
     cluster = Cluster(of.jobs, nodes, core, recorder)
     while not cluster.is_over and not cluster.is_stuck:
         cluster.step()
-    recorder.end("the workload is over", cluster.now_s)
+    recorder.end(WORKLOAD_OVER, cluster.now_s)
     return Written(cluster.n_started, len(of.jobs) - cluster.n_started, cluster.now_s)
 
 

@@ -20,6 +20,7 @@ from gangsched.journal.directory import begin_empty, take_back
 from gangsched.journal.recorder import Recorder
 from gangsched.journal.records import Start
 from gangsched.journal.segments import Stream, name_of
+from gangsched.whole_file import private
 
 _MANY = 1000
 
@@ -33,7 +34,7 @@ class JournalFile:
         self._was_there = begin_empty(directory)
         try:
             self._path = directory / name_of(name, 1)
-            self._file = open(self._path, "xb")  # noqa: SIM115 (closed at the end)
+            self._file = open(self._path, "xb", opener=private)  # noqa: SIM115 (closed at the end)
         except OSError as error:
             raise _unwritable(directory, error) from None
         self._stream = Stream()

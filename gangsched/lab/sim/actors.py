@@ -1,6 +1,6 @@
 """Kubelets and controllers: start bound pods, end them, and replace lost gang members.
 
-Plain and prompt: hostile behaviour is in sim.mischief. Called through SimApi's hooks.
+Plain and prompt: hostile behaviour is in lab.sim.mischief. Called through SimApi's hooks.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from random import Random
 from msgspec.structs import replace
 
 from gangsched.lab.sim.api import SimApi
+from gangsched.lab.sim.faults import Weather
 from gangsched.lab.sim.objects import at
+from gangsched.lab.sim.physical import PhysicalDevices
 from gangsched.lab.sim.timeline import Timeline
 from gangsched.model.device_labels import allocated_labels
 from gangsched.model.devices import ALLOCATED_KEY, VISIBLE_KEY
@@ -25,25 +27,40 @@ _WRITTEN = (ALLOCATED_KEY, VISIBLE_KEY, *BIND_KEYS)
 
 
 class Kubelets:
-    """Start bound pods, and end them when their time is over."""
+    """Start bound pods, or refuse them, and end them when their time is over. devices: the machines' own."""
 
-    def __init__(self, api: SimApi, timeline: Timeline, rng: Random) -> None:
+    def __init__(self, api: SimApi, timeline: Timeline, rng: Random, weather: Weather) -> None:
         self._api = api
         self._timeline = timeline
+        self._weather = weather
         self._rng = rng
+        self.devices = PhysicalDevices(api, Random("devices"))
         api.on_bound.append(self._start)
 
     def _start(self, pod: Pod) -> None:
+        is_refused = (rate := self._weather.rates.refused) and self._rng.random() < rate
+        if is_refused or not self.devices.admits(pod):
+            self._timeline.after(self._rng.uniform(0.02, 0.5), lambda: self._refuse(pod))
+            return
         self._timeline.after(self._rng.uniform(0.1, 0.5), lambda: self._phase(pod, "Running"))
         run_s = (pod.metadata.annotations or {}).get(RUN_KEY)
         if run_s is not None:
             self._timeline.after(1.0 + float(run_s), lambda: self._phase(pod, "Succeeded"))
 
-    def _phase(self, pod: Pod, phase: str) -> None:
+    def _refuse(self, pod: Pod) -> None:
+        """Does not admit the pod; most controllers delete it then, to make another."""
+        reason = self._rng.choice(("UnexpectedAdmissionError", "OutOfcpu", "TopologyAffinityError"))
+        self._phase(pod, "Failed", reason)
+        if self._rng.random() < 0.7:
+            self._timeline.after(self._rng.uniform(0.1, 3.0), lambda: self._api.delete_pod(pod))
+
+    def _phase(self, pod: Pod, phase: str, reason: str = "") -> None:
         now = self._api.pods.get((pod.metadata.namespace, pod.metadata.name))
         if now is not None and now.metadata.uid == pod.metadata.uid and not now.is_terminal:
             started = now.status.start_time or self._api.wall_time()
-            self._api.update_pod(now, status=replace(now.status, phase=phase, start_time=started))
+            self._api.update_pod(
+                now, status=replace(now.status, phase=phase, reason=reason, start_time=started)
+            )
 
 
 class Controllers:

@@ -2,14 +2,15 @@
 events.
 
 Every check that kube-apiserver makes on a Binding is made here, in its order; the network's behaviour is
-sim.faults', the watch's is sim.streams'. All other actors change sim.store directly.
+lab.sim.faults', the watch's is lab.sim.streams'. All other actors change lab.sim.store directly.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -338,7 +339,17 @@ class SimApi(SimStore):
     def _patch_group(self, effect: ef.WritePodGroupStatus) -> None:
         for key, item in list(self.groups.items()):
             if item.metadata.uid == effect.uid and API_VERSIONS[key[0]] == effect.api_version:
-                self.put_group(key[0], replace(item, status={**(item.status or {}), **effect.status}))
+                self.put_group(key[0], replace(item, status=_patched(item.status or {}, effect.status)))
+
+
+def _patched(before: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
+    """The status after a write; conditions of other programs stay as they are by then."""
+    after = {**before, **written}
+    for field in ("conditions", "schedulingConditions"):
+        if field in written:
+            others = [one for one in before.get(field) or () if not ef.is_our_condition(one)]
+            after[field] = [*others, *(one for one in written[field] if ef.is_our_condition(one))]
+    return after
 
 
 _UNANSWERED = (BindFate.LOST_BEFORE, BindFate.LOST_AFTER, BindFate.LATE, BindFate.PROXIED)

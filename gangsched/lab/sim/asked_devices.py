@@ -1,7 +1,7 @@
 """Checks a bind's devices against what the pod asks for, with a parser of its own.
 
 Reads annotations `gangsched.io/device-constraints` and `gangsched.io/require-device-ids`, and the inventory
-of the node. Only well-formed annotations are judged. Called by sim.checkers for every bind.
+of the node. Only well-formed annotations are judged. Called by lab.sim.checkers for every bind.
 """
 
 from __future__ import annotations

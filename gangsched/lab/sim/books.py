@@ -1,12 +1,12 @@
 """Books: an index of the store's pods, updated on changes instead of rebuilt for each check.
 
-Updated by sim.api with every change of a pod or a group's object; read by the checkers. Parses with
-sim.reading.
+Updated by lab.sim.api with every change of a pod or a group's object; read by the checkers. Parses with
+lab.sim.reading.
 """
 
 from __future__ import annotations
 
-from gangsched.lab.sim.reading import MARK, Gang, gang_of, ids_of, least
+from gangsched.lab.sim.reading import MARK, Gang, gang_of, ids_of, is_refused, least
 from gangsched.lab.sim.streams import Key
 from gangsched.model.objects import CustomObject, Pod
 
@@ -27,6 +27,8 @@ class Books:
         self.n_bound: dict[Gang, int] = {}
         """Numbers of our bound pods, by gang; n_running: only those that have not ended."""
         self.n_running: dict[Gang, int] = {}
+        self.n_refused: dict[Gang, int] = {}
+        """Numbers of pods that kubelet ended before any of their containers ran, by gang."""
         self.owners: dict[Place, dict[str, None]] = {}
         """UIDs of live pods with our mark, by device."""
         self.doubled: dict[Place, None] = {}
@@ -104,6 +106,8 @@ class Books:
             self.n_bound[gang] = self.n_bound.get(gang, 0) + n
             if not pod.is_terminal:
                 self.n_running[gang] = self.n_running.get(gang, 0) + n
+            elif is_refused(pod):
+                self.n_refused[gang] = self.n_refused.get(gang, 0) + n
 
     def group_changed(self, key: Key, item: CustomObject | None) -> None:
         if item is None:

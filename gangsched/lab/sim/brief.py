@@ -1,4 +1,4 @@
-"""Events and effects, shortened for the story of a broken invariant (sim.driver)."""
+"""Events and effects, shortened for the story of a broken invariant (lab.sim.driver)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Two queues share a limit, one of them has a smaller one of its own too, and a third has none. Wide gangs that
 need all of a limit arrive behind streams of small pods that fit below it. Not here: storms and their weather
-(sim.storms).
+(lab.sim.storms).
 """
 
 from __future__ import annotations

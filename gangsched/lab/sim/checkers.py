@@ -1,9 +1,9 @@
 """The invariants of the fault catalogue, one function each; each yields violations, in words.
 
-They read the API server's store, the events given to the process (sim.told) and the scheduler's own tables,
-and share no code with what they check: annotations and quantities are parsed by sim.reading. Called by
-sim.driver: some after every effect, some after every turn, some when a run has come to rest. Invariants over
-time have files of their own: half_bound, progress.
+They read the API server's store, the events given to the process (lab.sim.told) and the scheduler's own
+tables, and share no code with what they check: annotations and quantities are parsed by lab.sim.reading.
+Called by lab.sim.driver: some after every effect, some after every turn, some when a run has come to rest.
+Invariants over time have files of their own: half_bound, progress.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from gangsched.core.state.pending_hooks import PRE_BIND
 from gangsched.core.types.group import ASSUMED, LEAVING, Group, GroupState, MemberState
 from gangsched.lab.sim.api import SimApi
 from gangsched.lab.sim.asked_devices import KEYS, devices_as_asked
+from gangsched.lab.sim.physical import hides_ids, listed_ids
 from gangsched.lab.sim.reading import (
     Ids,
     allocatable,
@@ -68,7 +69,17 @@ def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) 
         if any(resource.count("/") for resource in mine.requests):
             yield f"10: {bind.name} goes to {bind.node}, whose inventory does not parse"
         return
-    yield from _ids_match(bind, pod, healthy)
+    listed = listed_ids(node)
+    hidden = {one for one in healthy if not is_repetition and hides_ids(one, node, listed, others, told)}
+    for resource in sorted(hidden & mine.ids.keys()):
+        yield f"64: {bind.name} is given IDs of {resource} on {bind.node}, where not all holders are known"
+    # One whose bind is about to be sent again, as it was, or may still land: where it has no IDs, or IDs of a
+    # node that is gone, this one may have none either.
+    unshown = [claim for claim in told.unshown.by_node.get(bind.node, {}).values() if claim.uid != bind.uid]
+    for one in healthy.keys() - mine.ids.keys() - hidden if unshown and not is_repetition else ():
+        if hides_ids(one, node, listed, unshown, told):
+            hidden.add(one)
+    yield from _ids_match(bind, pod, {one: ids for one, ids in healthy.items() if one not in hidden})
     if not is_repetition and not KEYS.isdisjoint(pod.metadata.annotations or ()):
         gang = gang_of(pod)
         yield from devices_as_asked(bind, pod, node, told.groups.get(gang) if gang is not None else None)
@@ -253,6 +264,8 @@ class Preemptions:
 
     def __init__(self) -> None:
         self._waiting: dict[str, frozenset[str]] = {}
+        self._number: dict[str, int] = {}
+        """Which of its preemptions each group waits for: where room is lost, it is made anew elsewhere."""
         self._asked: dict[str, tuple[int, dict[str, None]]] = {}
         self._started: dict[str, int] = {}
         self._n = 0
@@ -267,6 +280,9 @@ class Preemptions:
             key = str(group.key)
             now = self._waiting[key] = frozenset(group.preemption.waits_for)
             before = waited.get(key, frozenset())
+            number = group.preemption.number
+            if self._number.get(key) != number:
+                self._number[key], before = number, frozenset()
             if before and now - before:
                 yield f"30: {group!r} waits for {sorted(before)} and takes {sorted(now - before)} too"
         for effect in effects:

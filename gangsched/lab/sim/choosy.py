@@ -1,8 +1,8 @@
 """Workloads of pods that are choosy about their node and neighbours, on nodes whose labels and taints change.
 
 Selectors, node affinity, tolerations, affinity and anti-affinity, topology spread, host ports: each gang of a
-kind, or only some of its members. Everything else is drawn as in sim.workloads; half of the seeds have a
-cluster that is too small, and priorities. Not here: what the wishes mean (sim.wishes).
+kind, or only some of its members. Everything else is drawn as in lab.sim.workloads; half of the seeds have a
+cluster that is too small, and priorities. Not here: what the wishes mean (lab.sim.wishes).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`python -m gangsched.lab.sim`: runs seeds of storms, reports progress and findings, minimized.
 
-Lives here: flags, processes, output. Not here: storms and minimizing (sim.storms).
+Lives here: flags, processes, output. Not here: storms and minimizing (lab.sim.storms).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from gangsched.whole_file import write_whole
 
 _USAGE = """\
 examples:
-  python -m gangsched.lab.sim --seeds 0..999                    a thousand seeds of the full storm
-  python -m gangsched.lab.sim --seeds commit --minutes 2        for two minutes, from other seeds for each commit
-  python -m gangsched.lab.sim --storm hostile --seeds 17        one seed again
-  python -m gangsched.lab.sim --seeds 0..199 --histories FILE   what was decided, to compare before and after
-  make long-storm                                           20,000 seeds, by one scheduler and by two
+  python -m gangsched.lab.sim --seeds 0..999                   a thousand seeds of the full storm
+  python -m gangsched.lab.sim --seeds commit --minutes 2       for two minutes, others for each commit
+  python -m gangsched.lab.sim --storm hostile --seeds 17       one seed again
+  python -m gangsched.lab.sim --seeds 0..199 --histories FILE  what was decided, to compare before and after
+  make long-storm                                              20,000 seeds, by one scheduler and by two
 exit status: 0 nothing found, 1 something found, 2 wrong usage, 130 interrupted"""
 WIRE = "wire"
-_HERE = Path(__file__).parent
+_HOUSE = Path(__file__).parents[2]
 _BATCH = 4
 _TELL_EVERY_S = 15.0
 _STORY_LINES = 25
@@ -87,14 +87,14 @@ def _first_of_commit() -> int:
     """Returns a seed from the hash of the current commit, or of this code if there is no repository."""
     said = _git("rev-parse", "HEAD")
     if not said:
-        said = b"".join(path.read_bytes() for path in sorted(_HERE.parent.rglob("*.py")))
+        said = b"".join(path.read_bytes() for path in sorted(_HOUSE.rglob("*.py")))
     return (1 + int(hashlib.sha256(said).hexdigest()[:6], 16)) * _APART
 
 
 def _git(*asked: str) -> bytes:
     """Returns git's output; empty if there is no repository."""
     try:
-        return subprocess.run(("git", "-C", str(_HERE), *asked), capture_output=True, check=True).stdout
+        return subprocess.run(("git", "-C", str(_HOUSE), *asked), capture_output=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return b""
 
@@ -102,7 +102,7 @@ def _git(*asked: str) -> bytes:
 def code_that_runs() -> str:
     """Names the commit, and whether the files differ from it."""
     commit = _git("rev-parse", "HEAD").decode().strip()
-    changed = _git("status", "--porcelain", "--untracked-files=no", "--", str(_HERE.parent))
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", str(_HOUSE))
     return f"commit {commit or 'unknown'}{', with changes' if changed else ''}"
 
 
@@ -139,8 +139,8 @@ def _run_in_storm(name: str, seeds: Sequence[int], with_histories: bool) -> Batc
 
 
 def _run_on_wire(seeds: Sequence[int], with_histories: bool) -> Batch:
-    """Runs whole processes on bytes in memory; imports sim.wire only here, as it needs all that a scheduler
-    needs."""
+    """Runs whole processes on bytes in memory; imports lab.sim.wire only here, as it needs all that a
+    scheduler needs."""
     from gangsched.lab.sim.wire import run_seed, shrink
 
     began_s = time.process_time()

@@ -2,7 +2,7 @@
 
 Profiles come and go, plugins are switched on and off and get other arguments, queues come, go and get other
 names, claims, evictions and unwinding are switched on and off. Parts of a file that need a restart
-(extension.reload) never change. Called by sim.reloads.
+(extension.reload) never change. Called by lab.sim.reloads.
 """
 
 from __future__ import annotations

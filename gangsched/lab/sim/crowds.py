@@ -1,7 +1,7 @@
 """Workloads that are large in one way: gangs of thousands, and sets of groups that list one another.
 
 Few arrivals, many pods: a seed takes seconds, so only a few seeds are run. Not here: small and mixed clusters
-(sim.workloads).
+(lab.sim.workloads).
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ from gangsched.lab.sim.hooks import as_bind
 from gangsched.lab.sim.making import make_scheduler
 from gangsched.lab.sim.mischief import Mischief
 from gangsched.lab.sim.progress import decides_in_time, resting_groups_can_go_on
+from gangsched.lab.sim.restarts import Restarts
 from gangsched.lab.sim.spite import Spite
 from gangsched.lab.sim.step_judges import StepJudges
 from gangsched.lab.sim.tampering import Tampering
@@ -82,7 +83,8 @@ class Simulation:
         self.weather = Weather(Random(f"{seed}-weather"), rates)
         self.inbox: list[ev.Event] = []
         self.api = SimApi(self.timeline, self.weather, self.hear)
-        Kubelets(self.api, self.timeline, Random(f"{seed}-kubelets"))
+        rng = Random(f"{seed}-kubelets")
+        self._devices = Kubelets(self.api, self.timeline, rng, self.weather).devices
         Controllers(self.api, self.timeline, Random(f"{seed}-controllers"))
         self.first_nodes: dict[str, Node] = {node.metadata.name: node for node in workload.nodes}
         self.sent: dict[str, list[ef.BindPod]] = {}
@@ -105,7 +107,7 @@ class Simulation:
         self.spite = Spite(self.api, self.timeline, self.weather, Random(f"{seed}-spite"), answer=self.hear)
         self._store_is_true = not rates.tampering_per_s
         self._decided: list[list[ef.Effect]] = []
-        self.half_bound, self._one_owner = HalfBound(), checkers.OneOwner()
+        self.half_bound, self._one_owner, self._restarts = HalfBound(), checkers.OneOwner(), Restarts()
         self.watchers: list[Callable[[Simulation], Iterable[str]]] = []
         """A test's own checks after every turn."""
         self.calm_since_s = self._news_s = self._synced_s = 0.0
@@ -115,8 +117,7 @@ class Simulation:
         self._judged = self._judged_holders = (-1, -1)
         self._judged_quiet = False
         self._dies_after = -1
-        self._wake_s = self._deadline_s = math.inf
-        self._n_active = 0
+        self._wake_s, self._deadline_s, self._n_active = math.inf, math.inf, 0
         """The scheduler's deadline and number of active groups, as they were after the last step."""
         self._n_steps = self._n_recounted = 0
         """Steps of the scheduler, and how many there were when it was last recounted."""
@@ -198,6 +199,7 @@ class Simulation:
         """Ends the process, with its memory; another starts from a plain list."""
         self._recount()
         self._note("crash")
+        self._restarts.died(self.scheduler, self.api)
         self.n_crashes += 1
         self._start_process(down_s=lambda: self._rng.uniform(0.0, 1.5))
 
@@ -251,7 +253,6 @@ class Simulation:
         return fresh
 
     def hear(self, event: ev.Event) -> None:
-        """Takes in an event that reaches the process."""
         self.inbox.append(event)
 
     # -- one turn --------------------------------------------------------------------------------------
@@ -282,10 +283,11 @@ class Simulation:
             self._wake_s = now_s + self._rng.uniform(0.0, 0.002)
 
     def _look(self) -> None:
-        """Checks the present state, skipping what has not changed since the last check."""
+        """Checks what has changed since the last check."""
         now = (self.api.n_changes, self._n_steps)
         if now != self._judged:
             self.half_bound.look(self.api, self.told, self.timeline.now_s)
+            self._restarts.look(self.api)
             if self._store_is_true:
                 holders = (self.api.books.n_takings, self._n_steps)
                 if holders != self._judged_holders and self._has_time_to_recount():
@@ -322,6 +324,7 @@ class Simulation:
             self._recount()
         deadline_s, self._n_active = self.scheduler.next_deadline_s(), self.scheduler.n_active
         self._deadline_s = math.inf if deadline_s is None else deadline_s
+        self._judge(self._restarts.judge(self.scheduler, effects))
         self._judge(self.judges.look_always(self.scheduler, effects, self.told))
         if self.judges.has_more:
             self._judge(self.judges.look(self.scheduler, effects, self.told, self.timeline.now_s))
@@ -365,12 +368,10 @@ class Simulation:
             if self._store_is_true:
                 is_repetition = any(are_alike(bind, other) for other in before)
                 self._judge(checkers.bind_is_sound(bind, self.told, is_repetition=is_repetition))
-                if not is_repetition:
-                    self._judge(checkers.node_is_open(bind, self.told))
-            self.told.promise(bind)
-            if isinstance(effect, ef.RunHook):
-                self.told.bind_hooks[effect.ticket] = bind.uid
+                for judge in () if is_repetition else (checkers.node_is_open, self._devices.promised):
+                    self._judge(judge(bind, self.told))
             before.append(bind)
+        self.told.note_sent(effect, bind)
         if self.fence is None or not self.fence.holds_back(effect, self.hear):
             self.api.carry_out(effect)
 

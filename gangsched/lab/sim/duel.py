@@ -3,7 +3,8 @@
 The lease is modelled by its worst case: now and then the other replica is told to lead, and the first is not
 notified. A replica may be paused, or die, between any two steps; its requests stay in flight and arrive at
 any time. Only the fence separates them. The store is checked: no device on two live pods, every pod bound as
-some replica decided, and in the end no gang half bound. Not here: checks of one scheduler alone (sim.driver).
+some replica decided, and in the end no gang half bound. Not here: checks of one scheduler alone
+(lab.sim.driver).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from gangsched.lab.sim.hooks import as_bind
 from gangsched.lab.sim.making import usual_config
 from gangsched.lab.sim.mischief import Mischief
 from gangsched.lab.sim.reading import ids_of
+from gangsched.lab.sim.restarts import Takeovers
 from gangsched.lab.sim.starts import Starts
 from gangsched.lab.sim.timeline import Timeline
 from gangsched.lab.sim.told import Told
@@ -82,6 +84,7 @@ class Replica:
     def start(self) -> None:
         """Starts the first or next process, as a follower."""
         self.recount()
+        self._duel.takeovers.dies(self)
         if self.fence is not None:
             self.fence.end()
             self.fence = None
@@ -128,6 +131,7 @@ class Replica:
         if left:
             self._duel.timeline.after(_STEP_S, partial(self._look_whether_caught_up, left, process))
         else:
+            self._duel.takeovers.by(self)
             self._hear(ev.LeadershipGained())
 
     def _hear(self, event: ev.Event) -> None:
@@ -205,6 +209,7 @@ class Replica:
         if self._n_steps % self._duel.recount_every == 0:
             self.recount()
         self._duel.judge(self._starts.look(self.scheduler, effects, self.told))
+        self._duel.judge(self._duel.takeovers.judge(self.scheduler, effects))
         self._duel.decided.append(effects)
         self._duel.n_steps += 1
         self.deadline_s, self.n_active = self.scheduler.next_deadline_s(), self.scheduler.n_active
@@ -248,7 +253,7 @@ class Duel:
         self.timeline = Timeline()
         self.weather = Weather(Random(f"{seed}-weather"), rates)
         self.sent: dict[str, list[ef.BindPod]] = {}
-        self.half_bound = HalfBound()
+        self.half_bound, self.takeovers = HalfBound(), Takeovers()
         self.calm_since_s = 0.0
         self.n_takeovers = 0
         self.decided: list[Sequence[ef.Effect]] = []
@@ -260,7 +265,7 @@ class Duel:
         first = Replica("one", self, None)
         self.replicas = (first, Replica("two", self, first.api))
         self.api = first.api
-        Kubelets(self.api, self.timeline, Random(f"{seed}-kubelets"))
+        Kubelets(self.api, self.timeline, Random(f"{seed}-kubelets"), self.weather)
         Controllers(self.api, self.timeline, Random(f"{seed}-controllers"))
         self.mischief = Mischief(
             self.api,
@@ -278,7 +283,7 @@ class Duel:
         self.mischief.start()
 
     def die_after(self, n_effects: int) -> None:
-        """Kills one replica after `n_effects` more effects (sim.mischief)."""
+        """Kills one replica after `n_effects` more effects (lab.sim.mischief)."""
         self._rng.choice(self.replicas).dies_after = n_effects
 
     # -- leadership ------------------------------------------------------------------------------------
@@ -358,6 +363,7 @@ class Duel:
         self._judged = now
         if self._n_judged_alike > 1:
             return
+        self.takeovers.look(self.api)
         yield from self._owned_twice()
         yield from checkers.bound_as_sent(self.api, self.sent)
         for replica in self.replicas:

@@ -1,7 +1,8 @@
 """FailedDevices: whether pods are evicted for failed devices when, and only when, the policy calls for it.
 
-Devices, health and policies are read from nodes and pods as told (sim.reading). From the scheduler come only
-the states of groups, since one that is being bound or unwound is not evicted. Called by sim.step_judges.
+Devices, health and policies are read from nodes and pods as told (lab.sim.reading). From the scheduler come
+only the states of groups, since one that is being bound or unwound is not evicted. Called by
+lab.sim.step_judges.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Iterable, Iterator
 from gangsched.config.devices import DeviceSettings
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import GroupState
-from gangsched.lab.sim.reading import Ids, gang_of, healthy_ids, lists_devices
+from gangsched.lab.sim.objects import at
+from gangsched.lab.sim.reading import Ids, gang_of, healthy_ids, lists_devices, start_of
 from gangsched.lab.sim.told import Told
 from gangsched.model import effects as ef
 from gangsched.model.objects import Node, Pod
@@ -65,7 +67,7 @@ class FailedDevices:
             if goes or self._policy(pod, told) == "none":
                 continue
             due_s = max(min(since_s.values()) + self._settings.failure_grace_s, self._moved_s.get(uid, 0.0))
-            first_s, acted_s = min(since_s.values()), self._acted_s.get(_name(pod), -math.inf)
+            first_s, acted_s = min(since_s.values()), self._acted_s.get(_name(pod), _evicted_s(pod, told))
             is_again = acted_s < first_s < acted_s + self._settings.failure_again_s
             if not is_again and now_s > due_s + _SLACK_S:
                 yield f"50: {pod.key} was due to be evicted for {sorted(since_s)} at {due_s:g}"
@@ -73,6 +75,11 @@ class FailedDevices:
     def _note(self, scheduler: Scheduler, told: Told, now_s: float) -> None:
         """What has failed by now. A node or a list that is gone, or unreadable, says nothing new."""
         before, self._since_s = self._since_s, {}
+        if (
+            not scheduler.is_synced
+        ):  # a node that fails and is gone before the first decision is never looked at
+            self._was_synced = False
+            return
         infos = scheduler.shared.cache.pods
         for uid, pod in told.pods.items():
             claim = told.claim_of(uid) if pod.spec.node_name or uid in told.answered else None
@@ -126,6 +133,14 @@ def _failed(held: Ids, node: Node) -> list[_Device] | None:
     if healthy is None:
         return None
     return [(name, one) for name, ids in held.items() for one in sorted(ids - healthy.get(name, frozenset()))]
+
+
+def _evicted_s(pod: Pod, told: Told) -> float:
+    """When its gang was last evicted for a device, by its members' Bindings."""
+    gang = gang_of(pod)
+    members = [pod] if gang is None else [one for one in told.pods.values() if gang_of(one) == gang]
+    evicted = max(start_of(one).get("evicted", 0) for one in members)
+    return evicted - at(0).timestamp() if evicted else -math.inf
 
 
 def _name(pod: Pod) -> _Name:

@@ -1,7 +1,7 @@
 """Weather: what the network and the API server do to a request, and when; drawn from a seed.
 
-Only probabilities and delays live here; sim.api applies them, and sim.mischief acts on the cluster. After
-`clear()` nothing goes wrong any more, which starts a run's second phase.
+Only probabilities and delays live here; lab.sim.api applies them, and lab.sim.mischief acts on the cluster.
+After `clear()` nothing goes wrong any more, which starts a run's second phase.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class HookFate(enum.Enum):
 class Rates(msgspec.Struct, frozen=True):
     """Probabilities per request (or per second for mischief); all zero is good weather.
 
-    tampering: edited annotations, kubelets that swap devices (sim.tampering); the store is then wrong for a
-    moment, so checks against it run at rest. crashes: whether mischief includes the scheduler itself; a
+    tampering: edited annotations, kubelets that swap devices (lab.sim.tampering); the store is then wrong for
+    a moment, so checks against it run at rest. crashes: whether mischief includes the scheduler itself; a
     restart reorders everything. proxied: a front end answers in the API server's place, or with an answer
     about another object. throttled: 429, and that kind of request pauses. unread: a new process cannot list
     PodGroups of one kind for a while (a broken conversion webhook). spite: hostile edits, thieves,
-    clocks (sim.spite). bad_temper: the share of plugins' spells that are bad (sim.tempers). without: names of
-    faults, mischief, spite and plugins that are drawn but not carried out, so that all others happen as
-    before.
+    clocks (lab.sim.spite). bad_temper: the share of plugins' spells that are bad (lab.sim.tempers). refused:
+    the share of bound pods that kubelets do not admit. without: names of faults, mischief, spite and plugins
+    that are drawn but not carried out, so that all others happen as before.
     """
 
     lost_before: float = 0.0
@@ -65,6 +65,7 @@ class Rates(msgspec.Struct, frozen=True):
     unread: float = 0.0
     spite_per_s: float = 0.0
     bad_temper: float = 0.0
+    refused: float = 0.0
     without: frozenset[str] = frozenset()
     crashes: bool = True
     watch_delay_s: float = 0.02

@@ -1,8 +1,8 @@
 """SimFence: the fence of one process in virtual time, over the real state machine (kube.election.fence).
 
 Lives here: the one object, requests to it that are late, lost or answered by a front end, and the bumps of a
-new leader. Not here: what an answer means (kube.election.fence), bumps that the core asks for (sim.api). A
-request that its client gave up on may still take effect, as with binds.
+new leader. Not here: what an answer means (kube.election.fence), bumps that the core asks for (lab.sim.api).
+A request that its client gave up on may still take effect, as with binds.
 """
 
 from __future__ import annotations

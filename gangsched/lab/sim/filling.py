@@ -1,9 +1,10 @@
 """Filling: finds waiting pods and gangs that fit beside all claims, or in the room of less important pods.
 
-I5: what each node has free is recounted from events (sim.told), what claims keep is read from the scheduler.
-All that a claim holds counts as kept, though some of it need not be free yet: what fits beside that fits in
-any case. A gang fits if its smallest members do, one after the other, each on the first node with room for
-it. If some do not, the gang may still fit, and nothing is reported. Called by sim.driver between two turns.
+I5: what each node has free is recounted from events (lab.sim.told), what claims keep is read from the
+scheduler. All that a claim holds counts as kept, though some of it need not be free yet: what fits beside
+that fits in any case. A gang fits if its smallest members do, one after the other, each on the first node
+with room for it. If some do not, the gang may still fit, and nothing is reported. Called by lab.sim.driver
+between two turns.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.group import Group, GroupState
 from gangsched.lab.sim.limits import stated_s
-from gangsched.lab.sim.reading import allocatable, gang_of, healthy_ids, least, pod_asks
+from gangsched.lab.sim.reading import allocatable, gang_of, healthy_ids, least, listed_ids, pod_asks
 from gangsched.lab.sim.starts import with_more_important
 from gangsched.lab.sim.told import Claim, Told
 from gangsched.model.objects import CustomObject, Node, Pod
@@ -32,6 +33,9 @@ _HARMLESS = frozenset(
 )
 # Fields of a PodGroup's spec, likewise.
 _NUMBERS = frozenset(("schedulingPolicy", "minMember"))
+
+# No pod of the simulation asks for more devices of one kind.
+_MOST_OF_A_POD = 8
 
 Room = dict[str, dict[str, int]]
 """By node: what is free of each resource; of listed devices, the healthy ones that no pod holds."""
@@ -66,7 +70,7 @@ def unfilled(
         serials = tuple(claim.serial for claim in holding)
         if serials not in found:
             found[serials] = free_room(scheduler, told, holding)
-        nodes = _places(needed, found[serials])
+        nodes = places(needed, found[serials])
         if not nodes or (excuses is not None and excuses(group)):
             continue
         if keeps_out is None or not keeps_out(needed, scheduler, told):
@@ -77,8 +81,8 @@ def outranking(scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
     """33: at rest no group waits for room that less important pods hold and could be evicted from.
 
     Pods whose eviction would take more important ones along do not count. For storms without queues, budgets
-    or stated domains. Skips groups with a claim, as `unfilled` does, and all where pods say who may be beside
-    them.
+    or stated domains. Skips groups with a claim, as `unfilled` does, those for which pods were evicted in
+    vain before (the next round may be an hour later), and all where pods say who may be beside them.
     """
     if told.choosy:
         return
@@ -88,7 +92,7 @@ def outranking(scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
         if group.state is not GroupState.UNSCHEDULABLE or group.recovering or group.problem:
             continue
         needed = [] if any(group in claim.unit for claim in standing) else needed_pods(group, told)
-        if not needed:
+        if not needed or any(_evicted_in_vain(pod) for pod in needed):
             continue
         lowest = min(pod.spec.priority or 0 for pod in needed)
         lower = {
@@ -97,12 +101,18 @@ def outranking(scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
             if pod.spec.node_name and not pod.is_terminal and (pod.spec.priority or 0) < lowest
         }
         holding = [claim for claim in standing if claim.priority >= lowest]
-        if lower and _places(needed, free_room(scheduler, told, holding, without=lower)):
+        if lower and places(needed, free_room(scheduler, told, holding, without=lower)):
             lower -= with_more_important(lowest, scheduler, told)
-            if not _places(needed, free_room(scheduler, told, holding, without=lower)):
+            if not places(needed, free_room(scheduler, told, holding, without=lower)):
                 continue
             names = sorted(told.pods[uid].metadata.name for uid in lower)
             yield f"33: {group.key} waits, and less important pods hold its room, of {names}: {group.message}"
+
+
+def _evicted_in_vain(pod: Pod) -> bool:
+    """Whether a condition says that two rounds of evictions, or one for others to take, did not do."""
+    found = [one for one in pod.status.conditions or () if one.type == "gangsched.io/Evictions"]
+    return any(one.reason == "RoomTakenByOthers" or not one.message.startswith("1 ") for one in found)
 
 
 def needed_pods(group: Group, told: Told, *, with_volumes: bool = False) -> list[Pod]:
@@ -152,7 +162,7 @@ def is_plain(pod: Pod, item: CustomObject | None, *, with_volumes: bool = False)
     return all(key in _HARMLESS or key.startswith("sim/") for key in own)
 
 
-def _places(needed: Sequence[Pod], free: Room) -> list[str]:
+def places(needed: Sequence[Pod], free: Room) -> list[str]:
     """Returns a node for each pod; empty if it is unknown whether they fit."""
     left = {name: dict(room) for name, room in free.items()}
     found = []
@@ -186,14 +196,15 @@ def _free_on(
     scheduler: Scheduler, node: Node, told: Told, holding: Sequence[StartClaim], without: Collection[str]
 ) -> dict[str, int] | None:
     room, healthy, name = allocatable(node), healthy_ids(node), node.metadata.name
-    if room is None or healthy is None or node.spec.unschedulable or node.spec.taints:
+    listed = listed_ids(node)
+    if room is None or healthy is None or listed is None or node.spec.unschedulable or node.spec.taints:
         return None
     there = [one for one in told.claims_on(name) if one.uid not in without]
     for info in scheduler.shared.cache.by_node.get(name, {}).values():
-        if told.is_held_unshown(info):
+        if told.is_held_unshown(info) and info.uid not in without:
             there.append(_claim(info.pod, name, info.ids))
     kept = [one for claim in holding for one in claim.held]
-    kept += scheduler.shared.cache.nominated.values()
+    kept += [one for uid, one in scheduler.shared.cache.nominated.items() if uid not in without]
     for place in kept:
         if place.node_name == name:  # a failed device will be replaced by another
             left = {r: tuple(i for i in own if i in healthy.get(r, ())) for r, own in place.ids.items()}
@@ -205,12 +216,30 @@ def _free_on(
         for resource, ids in one.ids.items():
             taken.setdefault(resource, set()).update(ids)
     free = {resource: room.get(resource, 0) - used[resource] for resource in {**room, **used}}
+    has_no_label = _has_no_label(scheduler, name)
     for resource, ids in healthy.items():
-        # Some pods do not say which devices they hold: any could be theirs.
-        unknown = sum(max(one.requests.get(resource, 0) - len(one.ids.get(resource, ())), 0) for one in there)
-        n_left = max(len(ids - taken.get(resource, set())) - unknown, 0)
+        # Where pods do not say which devices they hold, or say others, any could be theirs: none is given.
+        is_unknown = any(
+            one.requests.get(resource, 0) > len(one.ids.get(resource, ()))
+            or not one.ids.get(resource, frozenset()) <= listed[resource]
+            for one in there
+        )
+        n_left = 0 if is_unknown or has_no_label(resource) else len(ids - taken.get(resource, set()))
         free[resource] = min(free.get(resource, 0), n_left)
     return free
+
+
+def _has_no_label(scheduler: Scheduler, node: str) -> Callable[[str], bool]:
+    """Whether IDs of a resource of this node are written as labels and may not fit one: by the scheduler's
+    table, as the IDs of unhealthy devices count too."""
+    view = scheduler.shared.cache.view
+    row = view.row_of(node) if scheduler.shared.settings.devices.in_labels else None
+
+    def check(resource: str) -> bool:
+        room = None if row is None else view.label_room(resource)
+        return room is not None and row is not None and int(room[row]) < _MOST_OF_A_POD
+
+    return check
 
 
 def _claim(pod: Pod, node: str, ids: Mapping[str, tuple[str, ...]]) -> Claim:

@@ -1,8 +1,8 @@
 """GivenBack: whether a queue gets back in time what is guaranteed to it and borrowed by other queues.
 
-Here are the checker, and a workload with much to give back; sim.teams defines the queues. What a node has
+Here are the checker, and a workload with much to give back; lab.sim.teams defines the queues. What a node has
 free is recounted from events; nothing is read from the scheduler. The checker knows no claims: it is for
-storms without them. Called by sim.step_judges.
+storms without them. Called by lab.sim.step_judges.
 """
 
 from __future__ import annotations

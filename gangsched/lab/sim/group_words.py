@@ -1,7 +1,7 @@
 """What the objects of gangs say when nothing moves any more, against what their pods are.
 
 Phases and conditions are those that each API documents (sources: core.state.group_status). Not here: counts,
-which may lag behind by a few pods, and the words of pods (sim.progress). Called by sim.step_judges.
+which may lag behind by a few pods, and the words of pods (lab.sim.progress). Called by lab.sim.step_judges.
 """
 
 from __future__ import annotations

@@ -1,15 +1,17 @@
-"""HalfBound: how long each gang has run in part without ever having been whole.
+"""HalfBound: how long each gang has run in part without ever having been whole, judged by what runs.
 
-Kept by sim.driver over a whole run; read from the store (sim.books), never from the scheduler.
+A member that its kubelet refused has never started: its Binding is one that failed.
+
+Kept by lab.sim.driver over a whole run; read from the store (lab.sim.books), never from the scheduler.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gangsched.lab.sim.api import SimApi
 from gangsched.lab.sim.objects import at
-from gangsched.lab.sim.reading import Gang, gang_of
+from gangsched.lab.sim.reading import Gang, gang_of, is_refused, start_of
 from gangsched.lab.sim.told import Told
 from gangsched.model.objects import Condition, Pod
 
@@ -17,7 +19,7 @@ _NEVER = at(0.0)
 
 
 class HalfBound:
-    """3: gangs of the store that run in part, and since when.
+    """3, 63: gangs of the store that run in part, and since when; 63: because a kubelet has refused a member.
 
     A member whose deletion the scheduler has not received yet counts: it cannot know whether the member went
     just before the last bind or just after it.
@@ -28,6 +30,8 @@ class HalfBound:
         self._whole: set[Gang] = set()
         self._least: dict[Gang, int] = {}
         self._gone: dict[Gang, int] = {}
+        self._refused: dict[Gang, int] = {}
+        """Gangs with refused members, and how many when last looked at."""
         self._looked_at: dict[Gang, None] = {}
         """Gangs looked at since the last excuse."""
         self._excused_at = -1
@@ -59,7 +63,7 @@ class HalfBound:
         uids, there = told.pods.keys(), api.books.uids
         for uid in () if uids <= there else uids - there:
             was_bound = told.pods[uid].spec.node_name or uid in told.answered
-            gang = gang_of(told.pods[uid]) if was_bound else None
+            gang = gang_of(told.pods[uid]) if was_bound and not is_refused(told.pods[uid]) else None
             if gang is not None:
                 gone[gang] = gone.get(gang, 0) + 1
         return gone
@@ -67,16 +71,21 @@ class HalfBound:
     def _look_at(self, gang: Gang, api: SimApi, now_s: float) -> None:
         least = self._least_of(gang, api)
         if least is None or gang not in api.books.members:
-            for kept in (self.since_s, self._least):
+            for kept in (self.since_s, self._least, self._refused):
                 kept.pop(gang, None)
             self._whole.discard(gang)
             return
-        n_bound = api.books.n_bound.get(gang, 0)
+        n_refused = api.books.n_refused.get(gang, 0)
+        n_bound = api.books.n_bound.get(gang, 0) - n_refused
         n_gone = self._gone.get(gang, 0)
         if n_bound + n_gone >= least:
             self._whole.add(gang)
-        elif not n_bound + n_gone:
+        elif not n_bound + n_gone or (
+            n_refused > self._refused.get(gang, 0) and _starts_with(api.books.members[gang].values())
+        ):
             self._whole.discard(gang)
+        if n_refused or gang in self._refused:
+            self._refused[gang] = n_refused
         runs_in_part = api.books.n_running.get(gang) and n_bound < least and gang not in self._whole
         if runs_in_part and not api.books.disagree(gang):
             self.since_s.setdefault(gang, now_s)
@@ -95,9 +104,9 @@ class HalfBound:
         """Excuses gangs that a process starting now cannot distinguish from ones that were whole and lost
         members.
 
-        Too few of their members exist, or some were created after the last bind. A record of the gang's
-        placement would distinguish them, but there is none yet. Looks at what has changed, and at what `look`
-        has looked at since.
+        Too few of their members exist, or some were created after the last bind, and the process before could
+        not say on a member that its gang is in part. Looks at what has changed, and at what `look` has looked
+        at since.
         """
         if self._excused_at == api.n_changes:
             return
@@ -107,8 +116,12 @@ class HalfBound:
             members = api.books.members.get(gang)
             if members is None:
                 continue
+            if any(map(_says_in_part, members.values())):
+                continue
             least = api.books.least(gang)
-            if least is None:  # and it does not know the earlier statement
+            if least is None:
+                least = max((one.get("needs", 0) for one in map(start_of, members.values())), default=0)
+            if not least:  # and its Bindings do not say by what it was bound
                 self._whole.add(gang)
                 self.since_s.pop(gang, None)
                 continue
@@ -135,7 +148,20 @@ class HalfBound:
             if gang.dialect in unread:
                 self.since_s[gang] = now_s
             elif now_s - max(since_s, calm_since_s) > limit_s:
-                yield f"3: gang {gang} has been half bound since {since_s:.1f}, it is {now_s:.1f}"
+                number = 63 if gang in self._refused else 3
+                yield f"{number}: gang {gang} has been half bound since {since_s:.1f}, it is {now_s:.1f}"
+
+
+def _starts_with(pods: Iterable[Pod]) -> bool:
+    """Whether a refused one of these was among those that its gang started with."""
+    return any(start_of(pod).get("together", 0) > 0 for pod in pods if is_refused(pod))
+
+
+def _says_in_part(pod: Pod) -> bool:
+    """Whether an earlier process has said on the pod that its gang is in part."""
+    runs = bool(pod.spec.node_name) and not pod.is_terminal
+    said = [c for c in pod.status.conditions or () if c.type == "gangsched.io/GangWhole"]
+    return runs and any(c.status == "False" and c.reason == "BoundInPart" for c in said)
 
 
 def _binding_of(pod: Pod) -> list[Condition]:

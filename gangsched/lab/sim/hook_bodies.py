@@ -1,8 +1,8 @@
 """HookBodies: runs the real bodies of plugins' hooks in virtual time, one request after the other.
 
 A body is a coroutine that asks its Handle for objects and waits; each request takes time and may be lost, as
-the weather draws. Nothing here is asyncio: calls on the timeline resume a body. Called by sim.hooks;
-sim.storage answers for the server.
+the weather draws. Nothing here is asyncio: calls on the timeline resume a body. Called by lab.sim.hooks;
+lab.sim.storage answers for the server.
 """
 
 from __future__ import annotations

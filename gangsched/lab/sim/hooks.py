@@ -2,7 +2,7 @@
 
 A plugin's body is not simulated, except for Bind, which is a Binding like any other, and for PreBind if
 `bodies` is set. A cancelled hook is not answered, as at the real edge (extension.runner); a Bind that fails
-may have taken effect. Called by sim.api.
+may have taken effect. Called by lab.sim.api.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 kube-apiserver would store all of these: annotations may hold any text, quantities any amount, a PodGroup
 without a schema anything at all. Plain JSON, so that it can be sent to a real server too. Not here: putting
-it into a cluster (sim.workloads, sim.spite).
+it into a cluster (lab.sim.workloads, lab.sim.spite).
 """
 
 from __future__ import annotations

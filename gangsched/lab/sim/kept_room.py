@@ -1,8 +1,8 @@
 """KeptRoom: checks, step by step, that pods that start leave claims their room, and that bounds hold.
 
-Made by sim.step_judges for one process. Requests, IDs and walltimes are read from the pods given to the
-process (sim.reading); reservations, and where claims stand, from the scheduler. Which claims yield to a pod
-is worked out anew.
+Made by lab.sim.step_judges for one process. Requests, IDs and walltimes are read from the pods given to the
+process (lab.sim.reading); reservations, and where claims stand, from the scheduler. Which claims yield to a
+pod is worked out anew.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 that take longer to go than any gang waits.
 
 Beside them, pods and gangs that could use the room which is held. Not here: how long it may be held
-(sim.waits).
+(lab.sim.waits).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Workloads of pods that ask for bandwidth, on nodes whose agents report what their links have left.
 
-Everything else is drawn as in sim.workloads. What is reported has nothing to do with what pods ask for: a
+Everything else is drawn as in lab.sim.workloads. What is reported has nothing to do with what pods ask for: a
 program that reads from storage may use more, a job that computes less. Not here: what a request means
-(sim.promised_links).
+(lab.sim.promised_links).
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ DEEDS = {
     "taint_node": 1,
     "break_device": 2,
     "spoil_inventory": 1,
+    "rename_devices": 1,
     "shrink_node": 1,
     "cut_watch": 2,
     "crash": 2,
@@ -213,6 +214,13 @@ class Mischief:
         """Removes an inventory, or replaces it by an unreadable one."""
         if node := self._node():
             self._annotate(node, self._rng.choice((None, "{", '{"nvidia.com/gpu":[{"id":"a"},{"id":"a"}]}')))
+
+    def rename_devices(self) -> None:
+        """Lists the same devices under other names, as after a change of the device plugin's strategy."""
+        if node := self._node():
+            self._n += 1
+            again = inventory(f"{node.metadata.name}-named-{self._n}", 8, machine=_machine(node))
+            self._annotate(node, again)
 
     def _annotate(self, node: Node, text: str | None) -> None:
         own = {k: v for k, v in (node.metadata.annotations or {}).items() if k != INVENTORY_KEY}

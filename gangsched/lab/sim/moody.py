@@ -2,7 +2,8 @@
 queues, preemption and evictions that are refused.
 
 A seed draws which of these occur, and how the cluster is configured. Not here: the plugins
-(sim.moody_plugins), their tempers (sim.tempers), what else goes wrong (sim.faults, sim.mischief).
+(lab.sim.moody_plugins), their tempers (lab.sim.tempers), what else goes wrong (lab.sim.faults,
+lab.sim.mischief).
 """
 
 from __future__ import annotations
@@ -148,11 +149,7 @@ class WithMoods(Simulation):
 
     def _start_process(self, **named: Any) -> None:
         self.unasked.clear()
-        self.refusals = Refusals(
-            self.timeline,
-            has_gate=MoodyGate in self._kinds,
-            shares=lambda: self.settings.queues is not None,
-        )
+        self.refusals = Refusals(self.timeline, has_gate=MoodyGate in self._kinds)
         super()._start_process(**named)
         self.refusals.groups = self.scheduler.shared.groups.values
         self.told = self._told = _ToldOfHooks(self.refusals)

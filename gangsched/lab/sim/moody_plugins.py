@@ -1,6 +1,6 @@
 """Out-of-tree plugins that refuse, raise, make gangs wait or answer nonsense by their temper.
 
-One for each extension point; sim.hooks answers for those of Permit and PreBind that run at the edge. In
+One for each extension point; lab.sim.hooks answers for those of Permit and PreBind that run at the edge. In
 Filter, PreFilter and Score the answer to one question stays the same for a spell, as these may keep no state.
 Called by the core, as any plugin is.
 """
@@ -69,7 +69,7 @@ class MoodyPreEnqueue(Moody):
 
 
 class MoodyGate(Moody):
-    """Keeps each pod out until its hook at the edge has answered (sim.hooks)."""
+    """Keeps each pod out until its hook at the edge has answered (lab.sim.hooks)."""
 
     name = "MoodyGate"
 
@@ -273,7 +273,7 @@ class MoodyPermit(Moody):
 
 
 class MoodyEdge(Moody):
-    """Answers at the edge, by sim.hooks."""
+    """Answers at the edge, by lab.sim.hooks."""
 
     name = "MoodyEdge"
 

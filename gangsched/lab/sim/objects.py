@@ -1,6 +1,6 @@
 """Kubernetes objects for simulations and scenarios, built without JSON. Times are virtual.
 
-Not here: what the API server does to them (sim.api).
+Not here: what the API server does to them (lab.sim.api).
 """
 
 from __future__ import annotations

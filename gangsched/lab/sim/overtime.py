@@ -1,8 +1,8 @@
 """Overtime: checks that evictions for the walltime are due and whole, and come in time (`onOverrun: evict`).
 
-Made by sim.step_judges for one process. Walltimes are read from the pods given to it (sim.limits); starts
-from the binds that it sent, else from what kubelet and the server wrote. From the scheduler come only the
-ends that claims rest on: those cannot be put off. Called by sim.step_judges.
+Made by lab.sim.step_judges for one process. Walltimes are read from the pods given to it (lab.sim.limits);
+starts from the binds that it sent, else from what kubelet and the server wrote. From the scheduler come only
+the ends that claims rest on: those cannot be put off. Called by lab.sim.step_judges.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Makes the pages of nodes, groups, the queue and queues, the numbers of /metrics, the estimated starts and a
 few explanations as the web does, now and then. None may fail, and their counts must be those of the pods and
-nodes as delivered. Called by sim.step_judges between two turns.
+nodes as delivered. Called by lab.sim.step_judges between two turns.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from gangsched.core.estimates import estimated_starts
 from gangsched.core.explain import explain
 from gangsched.core.reports import NodeView, view_groups, view_members, view_nodes
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.state.reporter import clean
-from gangsched.core.types.group import LEAVING
+from gangsched.core.types.group import LEAVING, PENDING
 from gangsched.lab.sim.reading import allocatable, healthy_ids, is_vast, pod_asks
 from gangsched.lab.sim.told import Told, reserved_on
 from gangsched.model.objects import Node
+from gangsched.model.printable import clean
+from gangsched.web.answers import QueuesPage, ReservationsPage
 from gangsched.web.queue import Queue
-from gangsched.web.queues_page import QueuesPage, queues_page
+from gangsched.web.queues_page import queues_page
 from gangsched.web.reading import Totals, read_devices, read_groups, read_queueing
-from gangsched.web.reservations import Reservations, ReservationsPage
+from gangsched.web.reservations import Reservations
 
 _EVERY_S = 5.0
 _EXPLAINED_AT_ONCE = 2
@@ -66,7 +67,7 @@ class Pages:
         yield from _reserved(scheduler, told, now_s)
         kept = {one.node_name for one in scheduler.shared.cache.nominated.values()}
         open_to_all = [node for node in nodes if node.name not in kept]
-        yield from _free_devices(open_to_all, _finished(read_devices(scheduler)))
+        yield from _free_devices(open_to_all, _finished(read_devices(scheduler)), scheduler)
         read_queueing(scheduler, totals)
         yield from _queues(queues_page(scheduler.shared), scheduler, told)
         for key, at_s in estimated_starts(scheduler, now_s).items():
@@ -164,8 +165,14 @@ def _pending(scheduler: Scheduler, told: Told, totals: Totals) -> Iterator[str]:
         and uid in known
         and known[uid].state is not LEAVING
     }
+    # A read that was asked for before the watch showed more is not applied: the watch will show the same.
+    n_unsure = sum(
+        uid in told.pods and one.pod.metadata.resource_version != told.pods[uid].metadata.resource_version
+        for uid, one in known.items()
+        if one.state is PENDING
+    )
     n = sum(totals.pending.values())
-    if n != len(waiting):
+    if abs(n - len(waiting)) > n_unsure:
         states = Counter(known[uid].state.value for uid in waiting)
         yield f"{len(waiting)} pods wait ({dict(states)}), /metrics says {n}: {dict(totals.pending)}"
 
@@ -217,14 +224,24 @@ def _reserved(scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
         yield f"reserved: {dict(asked)}, shown: {dict(shown)}"
 
 
-def _free_devices(nodes: list[NodeView], told_free: list[tuple[str, str, int]]) -> Iterator[str]:
+def _free_devices(
+    nodes: list[NodeView], told_free: list[tuple[str, str, int]], scheduler: Scheduler
+) -> Iterator[str]:
+    """Where it is not known which pod has which device, none is free (judge 64 has its own view of that)."""
+    cache = scheduler.shared.cache
+    unknown = {
+        (clean(cache.nodes.names[row]), clean(resource))
+        for resource, column in cache.ledger.columns.items()
+        for row, node in column.at.items()
+        if not node.is_known
+    }
     shown = {
         (node.name, resource): sum(one.healthy and not one.pods for one in devices)
         for node in nodes
         for resource, devices in node.devices.items()
     }
     for name, resource, n in told_free:
-        if shown.get((name, resource), n) != n:
+        if (name, resource) not in unknown and shown.get((name, resource), n) != n:
             yield f"{name} has {shown[name, resource]} free {resource}, /metrics says {n}"
 
 

@@ -1,7 +1,7 @@
 """PartialBinds: what becomes of a gang that was bound in part: completed, or unwound, as its policy states.
 
-Members, least numbers and policies are read anew from what the process was told (sim.reading). Not here: how
-long a gang may stay bound in part (sim.half_bound). Called by sim.step_judges.
+Members, least numbers and policies are read anew from what the process was told (lab.sim.reading). Not here:
+how long a gang may stay bound in part (lab.sim.half_bound). Called by lab.sim.step_judges.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from gangsched.config import Settings
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import GroupState
-from gangsched.lab.sim.reading import OF_OBJECTS, Gang, gang_of, needed_by
+from gangsched.lab.sim.reading import OF_OBJECTS, Gang, gang_of, is_refused, needed_by
 from gangsched.lab.sim.roles import missing_roles
 from gangsched.lab.sim.told import Told
 from gangsched.model import effects as ef
@@ -117,6 +117,8 @@ class PartialBinds:
             needed = needed_by(gang, pods, told.groups.get(gang))
             there = [pod for pod in pods if _is_there(pod, told)]
             n_failed = sum(pod.status.phase == _FAILED for pod in there)
+            if any(map(is_refused, there)):
+                self._known.discard(gang)  # bound in part again, since some time (judge 63)
             if all(pod.is_terminal for pod in there):
                 self._known.add(gang)  # those that have succeeded count for the next start
                 self._whole.discard(gang)

@@ -1,7 +1,7 @@
 """A plain parser of objects' texts: JSON and numbers of members; None for what cannot be read.
 
-Shared by the checkers, and by nothing that they check. Called by sim.reading, sim.roles, sim.starts and
-sim.asked_devices.
+Shared by the checkers, and by nothing that they check. Called by lab.sim.reading, lab.sim.roles,
+lab.sim.starts and lab.sim.asked_devices.
 """
 
 from __future__ import annotations

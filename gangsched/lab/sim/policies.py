@@ -1,7 +1,7 @@
 """Workloads whose gangs state what becomes of them when a device fails, or when they are bound in part.
 
-Everything else is drawn as in sim.workloads. Not here: what the statements mean (sim.failed_devices,
-sim.partial_binds).
+Everything else is drawn as in lab.sim.workloads. Not here: what the statements mean (lab.sim.failed_devices,
+lab.sim.partial_binds).
 """
 
 from __future__ import annotations

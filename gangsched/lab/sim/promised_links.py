@@ -1,7 +1,7 @@
 """PromisedLinks: checks that no node's link is promised twice, nor what was measured in use.
 
-Reports and requests are read here, in the one form that sim.links writes. Called by sim.step_judges after
-every step.
+Reports and requests are read here, in the one form that lab.sim.links writes. Called by lab.sim.step_judges
+after every step.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Workloads of gangs that require, or prefer, to be in one rack or block, on small clusters of both.
 
-Everything else is drawn as in sim.workloads; half of the seeds have a cluster that is too small, and
+Everything else is drawn as in lab.sim.workloads; half of the seeds have a cluster that is too small, and
 priorities.
 """
 

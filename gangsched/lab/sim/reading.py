@@ -151,10 +151,21 @@ def lists_devices(node: Node) -> bool:
 
 def healthy_ids(node: Node) -> Ids | None:
     """Resource -> IDs that may be given out; {} where the node lists none."""
+    found = _ids(node)
+    return None if found is None else dict(found[1])
+
+
+def listed_ids(node: Node) -> Ids | None:
+    """Resource -> IDs, also of unhealthy devices; {} where the node lists none."""
+    found = _ids(node)
+    return None if found is None else dict(found[0])
+
+
+def _ids(node: Node) -> tuple[Ids, Ids] | None:
+    """By resource, the IDs that are listed, and those that are healthy."""
     annotations, labels = node.metadata.annotations or {}, node.metadata.labels or {}
     if _DEVICES in annotations:
-        found = _inventory(annotations[_DEVICES])
-        return None if found is None else dict(found)
+        return _inventory(annotations[_DEVICES])
     by_kind: dict[str, dict[str, list[str]]] = {"devices": {}, "unhealthy": {}}
     for key, value in labels.items():
         for kind, infix in _LABELLED.items():
@@ -165,16 +176,18 @@ def healthy_ids(node: Node) -> Ids | None:
     for resource in {**listed, **unhealthy}:
         if not _are_ids(listed.get(resource, [])):
             return None
-    return {r: frozenset(ids) - {*unhealthy.get(r, ())} for r, ids in listed.items()}
+    ids = {r: frozenset(own) for r, own in listed.items()}
+    return ids, {r: own - {*unhealthy.get(r, ())} for r, own in ids.items()}
 
 
 @lru_cache(maxsize=1024)
-def _inventory(text: str) -> Ids | None:
-    listed = json_of(text)
-    if not isinstance(listed, dict):
+def _inventory(text: str) -> tuple[Ids, Ids] | None:
+    read = json_of(text)
+    if not isinstance(read, dict):
         return None
-    found: Ids = {}
-    for resource, devices in listed.items():
+    listed: Ids = {}
+    healthy: Ids = {}
+    for resource, devices in read.items():
         is_extended = "/" in resource and "kubernetes.io/" not in resource
         if not is_extended or resource.startswith("requests.") or not isinstance(devices, list):
             return None
@@ -182,8 +195,9 @@ def _inventory(text: str) -> Ids | None:
             return None
         if not _are_ids([device["id"] for device in devices]):
             return None
-        found[resource] = frozenset(d["id"] for d in devices if d.get("health", "Healthy") == "Healthy")
-    return found
+        listed[resource] = frozenset(d["id"] for d in devices)
+        healthy[resource] = frozenset(d["id"] for d in devices if d.get("health", "Healthy") == "Healthy")
+    return listed, healthy
 
 
 def _is_device(device: Any) -> bool:
@@ -349,7 +363,7 @@ def least(gang: Gang, pod: Pod, item: CustomObject | None) -> int | None:
     if item is None or roles is None:
         return None
     if gang.dialect == "kai" and roles:
-        return sum(roles.values())
+        return max(sum(roles.values()), 1)
     if gang.dialect in ("volcano", "kai"):
         return max(whole_number(spec.get("minMember") or 0, at_least=0) or 0, 1)
     if gang.dialect == "coscheduling":
@@ -389,3 +403,15 @@ def required_labels(pod: Pod, item: CustomObject | None) -> tuple[str, ...]:
     listed = constraints.get("topology") if isinstance(constraints, dict) else None
     found += [one["key"] for one in listed or () if isinstance(one, dict) and isinstance(one.get("key"), str)]
     return tuple(found)
+
+
+def is_refused(pod: Pod) -> bool:
+    """Whether a kubelet ended the pod before any of its containers ran."""
+    return pod.status.phase == "Failed" and bool(pod.status.reason) and not pod.status.container_statuses
+
+
+def start_of(pod: Pod) -> dict[str, int]:
+    """What the pod's Binding says about the start of its gang."""
+    text = (pod.metadata.annotations or {}).get("gangsched.io/start")
+    found = json_of(text) if text and pod.spec.node_name else {}
+    return {k: n for k, n in found.items() if isinstance(n, int)} if isinstance(found, dict) else {}

@@ -1,7 +1,7 @@
 """ReloadDuel: two schedulers that take over each new configuration some time apart.
 
 A process that starts meanwhile begins with it; a paused one takes it over when it wakes. Called by
-sim.reload_mix.
+lab.sim.reload_mix.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ReloadSimulation: a storm in which the configuration changes while everything else goes wrong too.
 
-Every few seconds another configuration takes effect (sim.configurations); when the storm is over, a last one,
-which allows evictions. Called by sim.reload_mix, which chooses what runs beside it.
+Every few seconds another configuration takes effect (lab.sim.configurations); when the storm is over, a last
+one, which allows evictions. Called by lab.sim.reload_mix, which chooses what runs beside it.
 """
 
 from __future__ import annotations

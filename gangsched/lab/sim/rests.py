@@ -2,8 +2,8 @@
 
 Asks the scheduler itself why a group does not run, which tries to place it on a copy. An answer that there is
 room is a fault, unless the group, or one that starts with it, is about to be tried. So every hint of every
-plugin is judged, whatever pods ask for. Called by sim.step_judges between two turns, now and then: an answer
-costs as much as an attempt.
+plugin is judged, whatever pods ask for. Called by lab.sim.step_judges between two turns, now and then: an
+answer costs as much as an attempt.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group, GroupState
 from gangsched.plugins import IN_TREE
 
-_OURS = frozenset(("", TOPOLOGY, *IN_TREE))
+OURS = frozenset(("", TOPOLOGY, *IN_TREE))
+"""Who may refuse a group for room, or for the lack of it; not plugins of outside."""
 _EVERY_S, _RESTED_S = 3.0, 1.0
 _AT_ONCE = 3
 _SOON = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF)
@@ -47,6 +48,6 @@ class Rests:
 def _rests(group: Group, scheduler: Scheduler, now_s: float) -> bool:
     if group.state is not GroupState.UNSCHEDULABLE or group.problem or now_s - group.since_s < _RESTED_S:
         return False
-    if not _OURS.issuperset(name for name, _ in group.rejected_by):
+    if not OURS.issuperset(name for name, _ in group.rejected_by):
         return False  # a plugin of outside, whose answer has nothing to do with room
     return all(one.state not in _SOON for one in scheduler.shared.siblings(group).values())

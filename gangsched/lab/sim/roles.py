@@ -2,7 +2,7 @@
 own.
 
 Reads Volcano's tasks, KAI's subgroups and YuniKorn's task groups, well-formed ones only; None for what cannot
-be read. Called by sim.reading and sim.starts.
+be read. Called by lab.sim.reading and lab.sim.starts.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ def task_groups(text: str) -> Roles | None:
 
 
 def subgroups(spec: Mapping[str, Any]) -> Roles | None:
-    """Reads KAI's subgroups without children: each has a minimum of its own."""
+    """Reads KAI's subgroups without children: each has a minimum of its own, 0 if it states none."""
     listed = spec.get("subGroups") or []
     if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
         return None
     parents = {str(one.get("parent")).lower() for one in listed if one.get("parent")}
-    minima = {str(one.get("name")): one.get("minMember") or 1 for one in listed}
-    return _minima({name: n for name, n in minima.items() if name.lower() not in parents})
+    minima = {str(one.get("name")): one.get("minMember") or 0 for one in listed}
+    return _minima({name: n for name, n in minima.items() if name.lower() not in parents}, at_least=0)
 
 
 def _minima(stated: Mapping[str, object], *, at_least: int = 1) -> Roles | None:

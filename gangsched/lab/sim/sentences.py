@@ -2,7 +2,7 @@
 
 Reads the numbers and names out of the text as people do, and recounts them: nodes, cordons, taints, unhealthy
 devices, who holds how much, which members exist, and what a queue has used. Only what is wrong whatever else
-is reserved is a fault. Called by sim.step_judges at every step.
+is reserved is a fault. Called by lab.sim.step_judges at every step.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ _TOO_SMALL = re.compile(
 # What a pod may say without being choosy about its node or its devices.
 _HARMLESS = frozenset(("walltime", "queue", "min-members", "total-members", "groups", "pod-group"))
 _CHOSEN_VICTIMS = re.compile(r"waiting for \d+ pods? of lower priority to go: (.*)$")
+# Pods of other namespaces are counted; that none is named is judge 60's.
+_NOT_NAMED = re.compile(r"(?:(?:^| and )(?:a pod|\d+ pods) of (?:another namespace|other namespaces))$")
 _NONE = Gang("", "", "")
 
 
@@ -78,7 +80,8 @@ def _wrong(text: str, pod: Pod, told: Told) -> Iterator[str]:
     for names in _CHOSEN_VICTIMS.findall(text):
         keys = {one.key for one in told.pods.values()}
         for name in names.split(", "):
-            if name != "…" and name not in keys:
+            name = _NOT_NAMED.sub("", name)
+            if name not in ("…", "") and name not in keys:
                 yield f"of a victim {name}, which does not exist"
 
 
@@ -103,13 +106,11 @@ def _has_taint(node: Node, key: str) -> bool:
 
 
 def _of_members(n: int, n_needed: int, pod: Pod, told: Told, *, says_more: bool) -> Iterator[str]:
-    """Members that run and are to go may count until they are gone, or no more."""
+    """Members that are to go may count until they are gone, or no more; so may those that end meanwhile."""
     gang = gang_of(pod)
     own = [one for one in told.pods.values() if gang_of(one) == gang and not one.spec.scheduling_gates]
     n_most = sum(_is_member(one) for one in own)
-    n_least = n_most - sum(
-        _is_member(one) and one.metadata.deletion_timestamp is not None and not one.is_terminal for one in own
-    )
+    n_least = n_most - sum(_is_member(one) and one.metadata.deletion_timestamp is not None for one in own)
     if n > n_most or (n < n_least and not says_more):  # plugins hold back some, too
         yield f"that {n} members exist, and {n_most} do"
     if n >= n_needed and not says_more:

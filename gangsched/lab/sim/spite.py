@@ -1,7 +1,7 @@
 """Spite: acts of malicious or careless people: hostile edits, thieves, clocks, CRDs.
 
-Like sim.mischief, but for input from outside. Each deed is one function on the API server's store, done at
-intervals while the weather is bad. Anything that would keep a gang from ever starting is undone after a
+Like lab.sim.mischief, but for input from outside. Each deed is one function on the API server's store, done
+at intervals while the weather is bad. Anything that would keep a gang from ever starting is undone after a
 while.
 """
 

@@ -1,8 +1,8 @@
 """Starts: checks that gangs start with as many members as they state, and with the groups that they list.
 
 A second implementation of the rules of Permit and of core.state.start_together, from the events given to the
-process. Not here: the core's sets; what has started in part (sim.half_bound). Called by sim.step_judges and
-sim.duel after every step.
+process. Not here: the core's sets; what has started in part (lab.sim.half_bound). Called by
+lab.sim.step_judges and lab.sim.duel after every step.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from gangsched.lab.sim.roles import missing_roles
 from gangsched.lab.sim.told import RANK_KEY, Told, reserved_on
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
+from gangsched.plugins.gang_scheduling import GangScheduling
 
 KEY = "gangsched.io/groups"
 _MAX_LISTED, _FAILED, _ALONE = 64, "Failed", "pod"
@@ -103,7 +104,7 @@ class Starts:
             near = set_of(gang, heard.lists, ends=heard.begun)
             names = {str(one) for one in near}
             others = [one for one in near if one not in heard.begun]
-            if any(groups[one].problem for one in near):
+            if any(groups[one].problem or _waits_for_others(groups[one], scheduler) for one in near):
                 continue
             # One that has begun and is short of members may be bound in part: its set waits for them too.
             if not all(heard.has_all(one) for one in near if one in heard.begun and one in heard.lists):
@@ -124,6 +125,11 @@ class Starts:
         uid = pod.metadata.uid
         is_there = bool(pod.spec.node_name) or uid in told.answered or uid in self._sent
         return is_there and pod.status.phase != _FAILED
+
+
+def _waits_for_others(group: Group, scheduler: Scheduler) -> bool:
+    """Whether a plugin's Permit holds it back for something other than its set."""
+    return any(plugin != GangScheduling.name for plugin in scheduler.permits.waits_for(group))
 
 
 def _gang(group: Group) -> Gang:

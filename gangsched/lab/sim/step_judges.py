@@ -1,6 +1,6 @@
 """StepJudges: the checkers that look at every step of one process, as its settings call for them.
 
-Called by sim.driver, with a new one for each process.
+Called by lab.sim.driver, with a new one for each process.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
 from gangsched.lab.sim.capped import Limits
 from gangsched.lab.sim.checkers import Preemptions
+from gangsched.lab.sim.deaf import DeafStates
 from gangsched.lab.sim.failed_devices import FailedDevices
 from gangsched.lab.sim.filling import unfilled
 from gangsched.lab.sim.given_back import GivenBack
@@ -27,6 +28,7 @@ from gangsched.lab.sim.sentences import Sentences
 from gangsched.lab.sim.starts import Starts, reserved_by
 from gangsched.lab.sim.taken import Taken
 from gangsched.lab.sim.teams import Guarantees
+from gangsched.lab.sim.tenants import Names
 from gangsched.lab.sim.told import Told
 from gangsched.lab.sim.waits import Waits
 from gangsched.lab.sim.wishes import Wishes
@@ -45,8 +47,9 @@ class StepJudges:
         annotations say which devices they have."""
         self.preemptions, self._starts, self._kept_room = Preemptions(), Starts(), KeptRoom()
         self._taken, self._waits, self._wishes, self._rests = Taken(), Waits(), Wishes(), Rests()
+        self._deaf = DeafStates()
         self._links, self._pages, self._sentences = PromisedLinks(), Pages(knows_ids=knows_ids), Sentences()
-        self._follows, self._knows_ids = follows, knows_ids
+        self._follows, self._knows_ids, self._names = follows, knows_ids, Names()
         self._guarantees = self._limits = self._overtime = None
         self._partial: PartialBinds | None = None
         self._failed: FailedDevices | None = None
@@ -91,6 +94,11 @@ class StepJudges:
         self.has_more = queueing is not None or bool(queues) or self._follows or has_policies
         """Whether `look` judges anything; with the default settings, nothing."""
 
+    def _by_room_alone(self, told: Told) -> bool:
+        """Whether room decides who starts: no plugin is in a mood, and no pod looks at its neighbours, for
+        which what adds up may suit no node."""
+        return self.excuses is _nobody and not told.choosy
+
     def look_always(self, scheduler: Scheduler, effects: Sequence[ef.Effect], told: Told) -> Iterator[str]:
         """Checks a step before its effects are sent: what no setting changes."""
         yield from self.preemptions.look(scheduler, effects)
@@ -98,8 +106,11 @@ class StepJudges:
         yield from self._taken.look(scheduler, told)
         yield from self._waits.look(scheduler, told, self.excuses)
         yield from self._sentences.look(effects, told)
+        yield from self._names.look(effects, told)
         yield from self._wishes.look(scheduler, told)
         yield from self._links.look(scheduler, told, scheduler.shared.now_s)
+        if self._by_room_alone(told) and scheduler.shared.queue.lanes is None and not self._fills:
+            yield from self._deaf.look_at_taken(scheduler, told, scheduler.shared.now_s, self.excuses)
 
     def look(
         self, scheduler: Scheduler, effects: Sequence[ef.Effect], told: Told, now_s: float
@@ -133,6 +144,8 @@ class StepJudges:
         if is_idle:
             yield from self._rests.look(scheduler, now_s, self.excuses)
             yield from self._pages.look(scheduler, told, now_s)
+            if self._by_room_alone(told):
+                yield from self._deaf.look(scheduler, told, now_s, self.is_kept_out, self.excuses)
         if not self.has_more:
             return
         if self._fills and is_idle and scheduler.is_synced:

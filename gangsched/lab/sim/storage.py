@@ -3,7 +3,7 @@
 Binds claims to the volumes that are reserved for them, makes volumes for claims that ask for one, or reports
 that it could not; frees and removes them again. Faults happen while the weather is bad; `repair` undoes what
 would keep a pod from ever running. VolumeSimulation runs a workload with them. Not here: what exists at first
-(sim.volumes), the checks (sim.volume_rules).
+(lab.sim.volumes), the checks (lab.sim.volume_rules).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gangsched.lab.sim.hook_bodies import HookBodies
 from gangsched.lab.sim.timeline import Timeline
 from gangsched.lab.sim.volume_places import unserved
 from gangsched.lab.sim.volume_rules import VolumeRules
-from gangsched.lab.sim.volumes import DRIVER, LOCAL, MANY, NET, SELECTED, claims_of
+from gangsched.lab.sim.volumes import DRIVER, LOCAL, MANY, NET, SELECTED, claims_of, namespace_of
 from gangsched.lab.sim.workloads import Workload
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
@@ -47,7 +47,7 @@ from gangsched.plugins.volume_binding import VolumeBinding
 COMPLETED = "pv.kubernetes.io/bind-completed"
 DEEDS = ("delete_claim", "lose_volume", "limit_node", "fill_node", "cut_watch")
 _FAILS, _STRAYS = 0.25, 0.2
-_CLAIMS, _VOLUMES = "/api/v1/namespaces/d/persistentvolumeclaims/", "/api/v1/persistentvolumes/"
+_CLAIMS = "/persistentvolumeclaims/"
 
 
 class Storage:
@@ -87,9 +87,8 @@ class Storage:
 
     def answer(self, path: str, body: Any) -> Any:
         """Answers a plugin's GET or patch. Raises: ApiError."""
-        is_claim = path.startswith(_CLAIMS)
-        kind, name = (CLAIMS, path.removeprefix(_CLAIMS)) if is_claim else (VOLUMES, path[len(_VOLUMES) :])
-        item = self._api.objects[kind].get(("d" if is_claim else "", name))
+        kind, name = (CLAIMS if _CLAIMS in path else VOLUMES), path.rpartition("/")[2]
+        item = self._api.objects[kind].get((namespace_of(name) if kind == CLAIMS else "", name))
         if item is None:
             raise ApiError(f"{name} not found", code=404, reason="NotFound", subject=Subject(kind, name))
         if body is not None:
@@ -192,7 +191,7 @@ class Storage:
         return any(name in claims_of(pod) for pod in users)
 
     def _recreate(self, name: str) -> None:
-        if ("d", name) not in self._claims:
+        if (namespace_of(name), name) not in self._claims:
             self._api.put_object(CLAIMS, volumes.claim(name, self._mark()))
 
     def _gone(self, pod: Pod) -> None:
@@ -202,7 +201,7 @@ class Storage:
                 self._delete(name)
 
     def _delete(self, name: str) -> None:
-        claim = self._claims.get(("d", name))
+        claim = self._claims.get((namespace_of(name), name))
         if claim is not None and claim.metadata.deletion_timestamp is None:
             leaving = replace(claim.metadata, deletion_timestamp=self._api.wall_time())
             self._api.put_object(CLAIMS, replace(claim, metadata=leaving))

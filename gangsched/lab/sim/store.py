@@ -1,7 +1,7 @@
 """SimStore: objects with UIDs and versions, and the direct writes of all actors but the scheduler.
 
 Users, kubelets, controllers and other schedulers call the plain methods; the scheduler's requests come
-through sim.api. sim.streams has the watches.
+through lab.sim.api. lab.sim.streams has the watches.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class SimStore:
         """A change counter of pods, nodes and groups: readers skip unchanged ones."""
         self.on_bound: list[Callable[[Pod], None]] = [] if peer is None else peer.on_bound
         self.on_gone: list[Callable[[Pod], None]] = [] if peer is None else peer.on_gone
+        self.on_node: list[Callable[[Node], None]] = [] if peer is None else peer.on_node
         self._all: list[SimStore] = [] if peer is None else peer._all
         self._all.append(self)
         self.streams = {kind: self._stream(kind) for kind in KINDS}
@@ -153,6 +154,8 @@ class SimStore:
     def put_node(self, node: Node) -> None:
         node = replace(node, metadata=replace(node.metadata, resource_version=self._next_version()))
         self.nodes[node.metadata.name] = node
+        for hook in self.on_node:
+            hook(node)
         self._tell("nodes", (node.metadata.name,), node)
 
     def delete_node(self, name: str) -> None:

@@ -12,8 +12,9 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from gangsched.config import Settings
+from gangsched.config import Settings, parse_config
 from gangsched.config.devices import DeviceSettings
+from gangsched.config.documents import KUBE_API_VERSION, KUBE_KIND
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.scheduler import Scheduler
 from gangsched.lab.sim import capped, mischief, spite
@@ -34,9 +35,12 @@ from gangsched.lab.sim.racks import racked_workload
 from gangsched.lab.sim.reload_mix import reloads_workload, start_reloads
 from gangsched.lab.sim.storage import VolumeSimulation
 from gangsched.lab.sim.teams import SETTINGS, make_with_queues, teams_workload
+from gangsched.lab.sim.tenants import SETTINGS as TENANTS
+from gangsched.lab.sim.tenants import make_with_tenants, storing_workload, tenants_workload
 from gangsched.lab.sim.volumes import volumes_workload
 from gangsched.lab.sim.wordings import worded_workload
 from gangsched.lab.sim.workloads import Workload, hostile_workload, preempting_workload, random_workload
+from gangsched.plugins import IN_TREE
 
 FENCED = Settings(fence=True)
 # Without a fence there must be no late binds: one does harm if it lands after a GET found the pod unbound and
@@ -89,6 +93,11 @@ STORMS: dict[str, Storm] = {
             devices=DeviceSettings(on_failure="evictGang", failure_grace_s=2.0),
             on_partial_bind="unwind",
         ),
+    ),
+    "refused": Storm(
+        "as storm, and kubelets do not admit one bound pod in eight",
+        policies_workload,
+        rates=replace(STORM, refused=0.12),
     ),
     "one-process": Storm("as storm, and the process never dies", rates=replace(STORM, crashes=False)),
     "labels": Storm(
@@ -148,6 +157,19 @@ STORMS: dict[str, Storm] = {
         settings=replace(FENCED, permit_wait_s=15.0, queueing=SETTINGS.queueing, queues=SETTINGS.queues),
         make=make_with_queues,
         storm_s=60.0,
+    ),
+    "tenants": Storm(
+        "as claims, lending or preempting, of three namespaces, none of which may be told of another",
+        tenants_workload,
+        settings=replace(FENCED, permit_wait_s=15.0, queueing=TENANTS.queueing, queues=TENANTS.queues),
+        make=make_with_tenants,
+        storm_s=45.0,
+    ),
+    "storing": Storm(
+        "as volumes, of three namespaces with disruption budgets, none of which may be told of another",
+        storing_workload,
+        settings=replace(FENCED, permit_wait_s=15.0),
+        simulation=VolumeSimulation,
     ),
     "lending": Storm(
         "teams of which one has borrowed the cluster, and the others get back what is guaranteed to them",
@@ -254,6 +276,15 @@ def _mixes(storms: Mapping[str, Storm]) -> tuple[Storm, ...]:
 
 
 STORMS["mixed"] = Storm("two of these at once", mixes=_mixes(STORMS))
+_SILENT = f"apiVersion: {KUBE_API_VERSION}\nkind: {KUBE_KIND}\n"
+_BY_DEFAULT = parse_config(_SILENT, source="the default", plugins=IN_TREE).settings.queueing
+_INSTALLED = replace(FENCED, permit_wait_s=15.0, queueing=_BY_DEFAULT)
+STORMS["installed"] = Storm(
+    "as storm, preempting, claims or late, with the queueing of a configuration that says nothing about it",
+    mixes=tuple(
+        replace(STORMS[name], settings=_INSTALLED) for name in ("storm", "preempting", "claims", "late")
+    ),
+)
 
 
 class Case(msgspec.Struct, frozen=True):

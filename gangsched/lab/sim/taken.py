@@ -2,8 +2,8 @@
 
 Numbers and `gangsched.io/disruption-mode` are read from the pods given to the process. Only gangs in our own
 dialect are judged, as in others the object states more; and only pods of present profiles, as those of a
-removed one are another scheduler's. Not here: whether the victims were needed (sim.checkers, Preemptions).
-Called by sim.step_judges after every step.
+removed one are another scheduler's. Not here: whether the victims were needed (lab.sim.checkers,
+Preemptions). Called by lab.sim.step_judges after every step.
 """
 
 from __future__ import annotations

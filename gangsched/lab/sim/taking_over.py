@@ -1,7 +1,7 @@
 """TakingOver: lets scheduler processes take over another configuration, as they do live.
 
 Lives here: the order of a reload (extension.reload) in virtual time, whatever runs the process. Not here:
-which configurations there are (sim.configurations), when one comes (sim.reloads).
+which configurations there are (lab.sim.configurations), when one comes (lab.sim.reloads).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tampering: kubelets that give other devices than planned, people who edit annotations, devices that flap.
 
-Like sim.mischief, but for the three sources of core.device_audit.drift: our records, annotations, and
+Like lab.sim.mischief, but for the three sources of core.device_audit.drift: our records, annotations, and
 kubelet's report. `truth` has the devices that kubelet gave, by UID, once reported; other pods have the
 planned ones. `differences` lists where the three disagree, which must be empty at rest.
 """

@@ -1,7 +1,7 @@
 """Three teams with queues on a small cluster: a workload, a scheduler, and the checker of guarantees.
 
 One is guaranteed half of the smallest cluster, one a quarter, one nothing; half of what is evicted comes
-again. Not here: storms and their weather (sim.storms).
+again. Not here: storms and their weather (lab.sim.storms).
 """
 
 from __future__ import annotations
@@ -108,15 +108,21 @@ class Guarantees:
         self._asked: set[str] = set()
         self._unsure: dict[str, int] = {}
         """By UID of a pod whose bind or bump was sent: how often its binds had been settled by then."""
-        self._reserved: set[str] = set()
-        """UIDs of pods that are reserved, whose binds may wait for plugins."""
+        self._reserved: dict[str, tuple[str, str]] = {}
+        """By UID of a pod that is reserved, whose bind may wait for plugins: its node, and the queue that it
+        named when it was reserved there, in which it starts."""
         self._sent: dict[str, str] = {}
         """By UID: the queue that its last bind writes."""
 
     def look(self, scheduler: Scheduler, effects: Iterable[ef.Effect], told: Told) -> Iterator[str]:
         """After every step."""
         cache = scheduler.shared.cache
-        self._reserved = {uid for uid, info in cache.pods.items() if info.state is ASSUMED}
+        before, self._reserved = self._reserved, {}
+        for uid, info in cache.pods.items():
+            if info.state is ASSUMED:
+                known = before.get(uid, ("", ""))
+                is_same = known[0] == info.node_name
+                self._reserved[uid] = known if is_same else (info.node_name, queue_of(info.pod))
         by_cause: dict[str, list[Pod]] = {}
         for one in effects:
             if isinstance(one, ef.BindPod | ef.BumpPod):
@@ -204,11 +210,14 @@ class Guarantees:
                 yield pod
 
     def _queue_of(self, pod: Pod, told: Told) -> str:
-        """Returns its queue; while its bind may be in flight, the one that the bind writes."""
+        """Returns its queue; while it is reserved or its bind may be in flight, the one that the bind
+        writes."""
         uid = pod.metadata.uid
-        is_sent = not pod.spec.node_name and self._unsure.get(uid) == told.n_settled[uid]
-        sent = self._sent.get(uid, "") if is_sent else ""
-        return queue_of(pod, sent)
+        if pod.spec.node_name:
+            return queue_of(pod)
+        if self._unsure.get(uid) == told.n_settled[uid]:
+            return queue_of(pod, self._sent.get(uid, ""))
+        return queue_of(pod, self._reserved.get(uid, ("", ""))[1])
 
 
 def _node_of(pod: Pod, told: Told) -> str:
@@ -232,9 +241,8 @@ def _is_of(pod: Pod, cause: str) -> bool:
 
 
 def _queue_of_group(cause: str, told: Told) -> str:
-    """Returns a group's queue, by the name of the group or of its first pod."""
-    name = cause.rpartition("/")[2]
-    pods = (one for one in told.pods.values() if one.metadata.name in (name, f"{name}-0"))
+    """Returns a group's queue: that of the first of its pods that are left."""
+    pods = (one for one in told.pods.values() if _is_of(one, cause) or one.key == cause)
     return next((queue_of(pod) for pod in pods), "")
 
 

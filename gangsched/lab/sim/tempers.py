@@ -1,8 +1,8 @@
 """Tempers: when out-of-tree plugins are in a bad temper, and which groups they have refused since.
 
 A plugin has spells in virtual time, drawn from a seed: in some it refuses some or all questions. Once the
-weather is calm it agrees to everything, for good. Not here: the questions (sim.moody_plugins), and checks of
-the answers' effects (sim.moody).
+weather is calm it agrees to everything, for good. Not here: the questions (lab.sim.moody_plugins), and checks
+of the answers' effects (lab.sim.moody).
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ _SHARES = (0.3, 0.6, 1.0)
 """Shares of the questions that a plugin refuses in a bad spell."""
 _SHORTEST_S, _LONGEST_S = 0.5, 12.0
 _WITHIN_S = 1.0
-_MANY, _MANY_IN_LANES = 4, 11
+_MANY = 4
 """A plugin may refuse one group at most this often within _WITHIN_S. The group's backoff lasts at least that
-long, and ends early if its members, or their requests, change; where queues share, after a tenth of it too,
-for the first of each queue and as often as room is freed."""
+long, and ends early if its members, or their requests, change."""
 
 Tries = Callable[[], Iterable[Group]]
 
@@ -90,10 +89,9 @@ class Refusals:
     40: no plugin has to refuse one group many times within a second.
     """
 
-    def __init__(self, timeline: Timeline, *, has_gate: bool, shares: Callable[[], bool]) -> None:
-        """has_gate: whether each pod is kept out until the edge has let it in; shares: whether queues share
-        the cluster now."""
-        self._timeline, self._shares = timeline, shares
+    def __init__(self, timeline: Timeline, *, has_gate: bool) -> None:
+        """has_gate: whether each pod is kept out until the edge has let it in."""
+        self._timeline = timeline
         self.has_gate = has_gate
         self._at: dict[str, int] = {}
         self.groups: Tries = tuple
@@ -118,7 +116,7 @@ class Refusals:
         now_s, key = self._timeline.now_s, f"{group.key} in {point}"
         times_s = [one for one in self._times_s.get(key, ()) if one > now_s - _WITHIN_S]
         self._times_s[key] = [*times_s, now_s]
-        if len(times_s) >= (_MANY_IN_LANES if self._shares() else _MANY):
+        if len(times_s) >= _MANY:
             self.too_many.append(f"40: {key} was refused {len(times_s) + 1} times within a second")
 
     def waits_since(self, group: Group) -> bool:

@@ -1,8 +1,8 @@
 """Told: what one scheduler process has received and reserved, recorded independently of the scheduler.
 
 A second, much simpler record of nodes, pods and binds in flight, fed with the process's own events and
-effects; sim.checkers checks each BindPod against it at the moment of the decision. A bind in flight ends only
-by the API's answer: bound, refused, withdrawn, or read as not bound.
+effects; lab.sim.checkers checks each BindPod against it at the moment of the decision. A bind in flight ends
+only by the API's answer: bound, refused, withdrawn, or read as not bound.
 """
 
 from __future__ import annotations
@@ -78,6 +78,11 @@ class Told:
         self._held = _Claims()
         """What pods hold that are bound and have not ended."""
         self.promised = _Claims()
+        self.unshown = _Claims()
+        """What pods were read not to have after a bind whose answer was lost: if their reservations stay, the
+        same bind is sent again. And what pods may still get that are bumped since they had such an answer."""
+        self.sent: dict[str, Claim] = {}
+        """By UID: what the last bind that was sent gives; its annotations may be edited afterwards."""
         self.n_settled: Counter[str] = Counter()
         """By UID of a pod: answers after which no bind sent before can land."""
         self.answered: set[str] = set()
@@ -108,6 +113,7 @@ class Told:
         self.choosy.discard(uid)
         self._held.end(uid)
         self.promised.end(uid)
+        self.unshown.end(uid)
         self.answered.discard(uid)
 
     def _group(self, event: ev.PodGroupAdded | ev.PodGroupUpdated) -> None:
@@ -142,6 +148,7 @@ class Told:
     def _not_bound(self, event: ev.BindFailed | ev.BindCancelled) -> None:
         self.n_settled[event.uid] += 1
         self.promised.end(event.uid)
+        self.unshown.end(event.uid)
 
     def _hook_answered(self, event: ev.HookAnswered) -> None:
         uid = self.bind_hooks.pop(event.ticket, "")
@@ -155,7 +162,12 @@ class Told:
         if event.pod is not None and known is not None and not known.spec.node_name:
             self._see(event.pod)  # else the watch shows what comes after that
         if event.pod is None or not event.pod.spec.node_name:
+            claim = self.promised.by_uid.get(event.uid)
             self.promised.end(event.uid)
+            if isinstance(event, ev.PodBumped):
+                self.unshown.end(event.uid)
+            elif claim is not None and known is not None and event.pod is not None:
+                self.unshown.put(claim)
 
     def _see(self, pod: Pod) -> None:
         uid = pod.metadata.uid
@@ -166,6 +178,7 @@ class Told:
                 self.choosy.add(uid)
             if pod.spec.node_name:
                 self.promised.end(uid)
+                self.unshown.end(uid)
             if known is not None and counts_alike(known, pod):
                 return  # and it holds what it held
             self._held.end(uid)
@@ -173,9 +186,25 @@ class Told:
                 rank = (pod.metadata.annotations or {}).get(RANK_KEY)
                 self._held.put(Claim(uid, pod.spec.node_name, pod_asks(pod.spec), ids_of(pod), rank))
 
+    def note_sent(self, effect: ef.Effect, bind: ef.BindPod | None) -> None:
+        """Notes what is on its way: a bind, or a bump, until whose answer an earlier bind may still land.
+
+        bind: the bind in the effect, if there is one.
+        """
+        if bind is not None:
+            self.promise(bind)
+            if isinstance(effect, ef.RunHook):
+                self.bind_hooks[effect.ticket] = bind.uid
+        elif isinstance(effect, ef.BumpPod) and effect.uid not in self.promised.by_uid:
+            pod, claim = self.pods.get(effect.uid), self.sent.get(effect.uid)
+            if pod is not None and claim is not None and not pod.spec.node_name:
+                self.unshown.put(claim)
+
     def promise(self, bind: ef.BindPod) -> None:
         """Notes that a bind is on its way."""
-        self.promised.put(self.claim_of_bind(bind))
+        self.unshown.end(bind.uid)
+        self.sent[bind.uid] = claim = self.claim_of_bind(bind)
+        self.promised.put(claim)
 
     def is_held_unshown(self, info: PodInfo) -> bool:
         """Whether a pod that was read as not bound is placed all the same: its bind is about to be sent

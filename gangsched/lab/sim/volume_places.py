@@ -1,8 +1,8 @@
 """Finds pods and gangs with volumes that wait at rest though all of them would find a node.
 
 Each pod is tried on each node in turn, with the volumes that it would get there. If all find a node, they
-fit; if not, they may still fit, and nothing is reported. Called by sim.storage when a run has come to rest.
-Not here: what no bind may do (sim.volume_rules).
+fit; if not, they may still fit, and nothing is reported. Called by lab.sim.storage when a run has come to
+rest. Not here: what no bind may do (lab.sim.volume_rules).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """VolumeRules: what no bind may do with volumes, judged from the process's events and the store.
 
 A claim's volume never changes, so the store may be asked about a claim that the process knows by its UID.
-Called by sim.driver after every turn, as a watcher.
+Called by lab.sim.driver after every turn, as a watcher.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangsched.lab.sim.hook_bodies import HookBodies
 from gangsched.lab.sim.told import Told
-from gangsched.lab.sim.volumes import ONE_POD, claim_uid, claims_of
+from gangsched.lab.sim.volumes import ONE_POD, claim_uid, claims_of, namespace_of
 from gangsched.model.effects import BindPod
 from gangsched.model.objects import Pod
 from gangsched.model.storage import CLAIMS, NODES, VOLUMES, CsiNode, PersistentVolume, PersistentVolumeClaim
@@ -100,8 +100,8 @@ class StorageNow:
 
     def claim(self, name: str) -> PersistentVolumeClaim | None:
         """Returns the claim in the store if it is the same one, else the one that the process received."""
-        told: PersistentVolumeClaim | None = self._told.get(CLAIMS, {}).get(("d", name))
-        now: PersistentVolumeClaim | None = self._store[CLAIMS].get(("d", name))
+        told: PersistentVolumeClaim | None = self._told.get(CLAIMS, {}).get((namespace_of(name), name))
+        now: PersistentVolumeClaim | None = self._store[CLAIMS].get((namespace_of(name), name))
         is_same = told is not None and now is not None and told.metadata.uid == now.metadata.uid
         return now if is_same else told
 

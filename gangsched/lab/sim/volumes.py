@@ -1,7 +1,7 @@
 """Workloads with persistent volumes: their nodes, classes, volumes and claims, drawn from a seed.
 
 Local volumes, volumes that a driver makes where the pod goes, volumes that are there already, claims that
-several pods share, and claims for one pod at a time. Not here: what becomes of them (sim.storage).
+several pods share, and claims for one pod at a time. Not here: what becomes of them (lab.sim.storage).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from gangsched.lab.sim.actors import CONTROLLED_KEY, RUN_KEY
@@ -49,6 +50,8 @@ from gangsched.model.storage import (
     VolumeSpec,
     VolumeStatus,
 )
+from gangsched.model.workloads import DisruptionBudgetStatus, PodDisruptionBudget
+from gangsched.plugins.default_preemption import BUDGETS
 
 HOST = "kubernetes.io/hostname"
 DRIVER = "csi.sim"
@@ -61,6 +64,7 @@ WAITS = "WaitForFirstConsumer"
 SELECTED = "volume.kubernetes.io/selected-node"
 """Annotation of a claim: the node for which its volume is to be made."""
 Objects = tuple[tuple[str, Any], ...]
+_ANY_POD = msgspec.convert({"metadata": {}, "spec": {"selector": {}}}, PodDisruptionBudget)
 
 
 def volumes_workload(seed: int, *, n_arrivals: int = 16, over_s: float = 30.0) -> Workload:
@@ -142,6 +146,8 @@ def storage_of(workload: Workload, seed: int) -> Objects:
         found += [(VOLUMES, local_volume(f"{name}-{k}", name)) for k in range(rng.randint(1, 4))]
     names = {one for arrival in workload.arrivals for pod in arrival.pods for one in claims_of(pod)}
     found += [(CLAIMS, claim(one)) for one in sorted(names)]
+    tenants = {namespace_of(one) for one in names if "." in one}
+    found += [(BUDGETS, _budget(f"b0-of-{one}", one, rng.randrange(3))) for one in sorted(tenants)]
     return tuple(found)
 
 
@@ -154,7 +160,17 @@ def claim(name: str, mark: str = "") -> PersistentVolumeClaim:
         resources=ResourceRequirements(requests={"storage": "5Gi"}),
         storage_class_name=kind if kind in (LOCAL, MADE, NET) else LOCAL if kind == DISK else MADE,
     )
-    return PersistentVolumeClaim(_meta(name, namespace="d", mark=mark), spec)
+    return PersistentVolumeClaim(_meta(name, namespace=namespace_of(name), mark=mark), spec)
+
+
+def namespace_of(name: str) -> str:
+    """A claim's namespace, which stands after a dot in its name: so no two claims share a name."""
+    return name.partition(".")[2] or "d"
+
+
+def of_tenant(pod: Pod) -> Pod:
+    """The pod with its claims renamed to those of its own namespace."""
+    return _using(pod, [f"{name}.{pod.metadata.namespace}" for name in claims_of(pod)])
 
 
 def local_volume(name: str, node: str, mark: str = "") -> PersistentVolume:
@@ -187,7 +203,13 @@ def capacity(node: str, gib: int) -> CsiStorageCapacity:
 
 def kinds() -> Iterator[str]:
     """The kinds of these objects."""
-    yield from (CLASSES, DRIVERS, NODES, CAPACITIES, VOLUMES, CLAIMS)
+    yield from (CLASSES, DRIVERS, NODES, CAPACITIES, VOLUMES, CLAIMS, BUDGETS)
+
+
+def _budget(name: str, namespace: str, n_allowed: int) -> PodDisruptionBudget:
+    """Of all pods of a namespace."""
+    status = DisruptionBudgetStatus(n_allowed)
+    return replace(_ANY_POD, metadata=_meta(name, namespace=namespace), status=status)
 
 
 def _meta(name: str, *, namespace: str = "", mark: str = "") -> ObjectMeta:

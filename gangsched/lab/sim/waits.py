@@ -1,8 +1,8 @@
 """Waits: checks that a gang that holds room without being bound gives it back when its time is over.
 
 The time is what its pods state, parsed here separately, or the configuration's. Lives here: Permit's wait,
-and the wait for victims. Not here: whether other groups get the room (sim.given_back, sim.filling). Called by
-sim.step_judges after every step.
+and the wait for victims. Not here: whether other groups get the room (lab.sim.given_back, lab.sim.filling).
+Called by lab.sim.step_judges after every step.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A second, plain reading of selectors, affinity, taints, spread and ports, for the moment of the decision: what
 becomes of nodes and neighbours later is nobody's fault. Sources: the Kubernetes API reference (PodSpec), and
 kube-scheduler 1.37 `plugins/podtopologyspread/filtering.go` for which nodes and pods count. What cannot be
-read is not judged. Called by sim.step_judges after every step.
+read is not judged. Called by lab.sim.step_judges after every step.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Workloads of gangs in other systems' dialects, with roles, and of pods with constraints on their devices.
 
-Everything else is drawn as in sim.workloads. Lives here: the dialects of Volcano, KAI, Koordinator and
-YuniKorn, and the lightweight one; nodes of three makes. Not here: what they mean (sim.roles, sim.reading,
-sim.asked_devices).
+Everything else is drawn as in lab.sim.workloads. Lives here: the dialects of Volcano, KAI, Koordinator and
+YuniKorn, and the lightweight one; nodes of three makes. Not here: what they mean (lab.sim.roles,
+lab.sim.reading, lab.sim.asked_devices).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _worded(rng: Random, arrival: Arrival) -> Arrival:
         arrival = replace(arrival, pods=tuple(_marked(pod, annotations=asked) for pod in arrival.pods))
     labels = arrival.pods[0].metadata.labels or {}
     if GROUP_LABEL not in labels or rng.random() < 0.2:
-        return arrival  # alone, or in words that sim.workloads has
+        return arrival  # alone, or in words that lab.sim.workloads has
     word = rng.choice((_volcano, _kai, _koordinator, _yunikorn, _lightweight))
     return word(rng, labels[GROUP_LABEL], replace(arrival, pods=tuple(_unnamed(p) for p in arrival.pods)))
 

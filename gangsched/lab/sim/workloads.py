@@ -62,8 +62,8 @@ class Arrival(msgspec.Struct, frozen=True):
 
 
 class Intrusion(msgspec.Struct, frozen=True):
-    """An object of sim.hostile that arrives at a time, is read as the watch reads it, and is deleted after a
-    while."""
+    """An object of lab.sim.hostile that arrives at a time, is read as the watch reads it, and is deleted
+    after a while."""
 
     at_s: float
     document: dict[str, Any]

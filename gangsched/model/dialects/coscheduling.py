@@ -9,11 +9,15 @@ from __future__ import annotations
 from gangsched.model.dialects import koordinator
 from gangsched.model.dialects.dialect import Dialect, GroupKey, Numbers, ObjectKind
 from gangsched.model.dialects.numbers import count, min_resources
+from gangsched.model.fields import Fields
 from gangsched.model.objects import CustomObject
 
 NAME = "coscheduling"
 LABEL = "scheduling.x-k8s.io/pod-group"
 OLD_LABEL = "pod-group.scheduling.sigs.k8s.io"
+
+
+_FIELDS = Fields(read=("spec.minMember", "spec.minResources.**", "spec.scheduleTimeoutSeconds"))
 
 
 def _from_object(item: CustomObject, annotated: Numbers) -> Numbers:
@@ -35,4 +39,5 @@ DIALECT = Dialect(
         ObjectKind("scheduling.sigs.k8s.io", ("v1alpha1",)),
     ),
     from_object=_from_object,
+    fields=_FIELDS,
 )

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from gangsched.model.fields import Fields
 from gangsched.model.objects import CustomObject
 from gangsched.model.required_ids import NONE_REQUIRED
 from gangsched.model.topology import Topology
@@ -39,12 +40,13 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     preemption evicts its pods one by one (SINGLE) or together (ALL); "": together once fewer than min_count
     would stay. roles: the least number of members of each role that start together. known_roles: if not
     empty, the only roles that members may have ("": none). unsupported: requested features that gangsched
-    lacks. preempts: whether it may preempt at all. is_basic: its object states that its pods start one by
-    one, so another group name that a pod's user wrote wins. topology: the node labels whose value its members
-    must, or should, share. required_ids: the resources whose device IDs must be known on its members' nodes
-    (model.required_ids). packing_weight: packing's weight among the scores; None: the profile's
-    (model.packing_weight). priority: overrides its pods' own. priority_class: the class whose value counts if
-    its pods have no priority. walltime: the annotations of its object that state how long it runs
+    lacks, so that it may not start; wishes: those that it may start without. preempts: whether it may preempt
+    at all. is_basic: its object states that its pods start one by one, so another group name that a pod's
+    user wrote wins. topology: the node labels whose value its members must, or should, share. required_ids:
+    the resources whose device IDs must be known on its members' nodes (model.required_ids). packing_weight:
+    packing's weight among the scores; None: the profile's (model.packing_weight). priority, priority_class:
+    what its object asks for; no quota of pods applies to that, so how far it counts is the rule of
+    core.groups.priorities. walltime: the annotations of its object that state how long it runs
     (model.walltime).
     """
 
@@ -62,6 +64,7 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     roles: Mapping[str, int] = {}
     known_roles: tuple[str, ...] = ()
     unsupported: tuple[str, ...] = ()
+    wishes: tuple[str, ...] = ()
     on_device_failure: str = ""
     required_ids: frozenset[str] = NONE_REQUIRED
     packing_weight: int | None = None
@@ -100,12 +103,13 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
 
     name: as in GroupKey and messages. labels, annotations: keys by which a pod names its group, in all
     spellings. compose: builds the name (or "") if it is not simply one of these values. role_annotations,
-    role_labels: keys by which it names its role; the first one found counts. stated_labels,
-    stated_annotations: keys by which a pod states the group's numbers. All members must agree; with
-    one_speaks, all members that state any. from_pod: reads the numbers from a member's labels and
-    annotations. kinds: the objects that state them; the first that exists counts. If there are kinds,
-    from_object reads the object (annotated: the values of our own annotations on it) and from_pod is never
-    called. Both raise ParseError, naming the key or the field.
+    role_labels: keys by which it names its role; the first one found counts, and name_role, if given, makes
+    the role's name of it. stated_labels, stated_annotations: keys by which a pod states the group's numbers.
+    All members must agree; with one_speaks, all members that state any. from_pod: reads the numbers from a
+    member's labels and annotations. kinds: the objects that state them; the first that exists counts. If
+    there are kinds, from_object reads the object (annotated: the values of our own annotations on it) and
+    from_pod is never called. Both raise ParseError, naming the key or the field. fields: those that its
+    objects may have.
     """
 
     name: str
@@ -114,9 +118,17 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     compose: Callable[[Metadata, Metadata], str] | None = None
     role_annotations: tuple[str, ...] = ()
     role_labels: tuple[str, ...] = ()
+    name_role: Callable[[str], str] | None = None
     stated_labels: tuple[str, ...] = ()
     stated_annotations: tuple[str, ...] = ()
     one_speaks: bool = False
     from_pod: Callable[[GroupKey, Metadata, Metadata], Numbers] = _no_pod
     kinds: tuple[ObjectKind, ...] = ()
     from_object: Callable[[CustomObject, Numbers], Numbers] = _no_object
+    fields: Fields = Fields()
+
+    def role_of(self, labels: Metadata, annotations: Metadata) -> str:
+        """Returns the role that a pod with these names; "" if none."""
+        values = (*map(annotations.get, self.role_annotations), *map(labels.get, self.role_labels))
+        found = next((role for role in values if role), "")
+        return self.name_role(found) if found and self.name_role is not None else found

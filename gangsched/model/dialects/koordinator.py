@@ -12,6 +12,7 @@ from __future__ import annotations
 from gangsched.errors import ParseError
 from gangsched.model.dialects.dialect import Dialect, GroupKey, Metadata, Numbers
 from gangsched.model.dialects.numbers import count, parse_duration_s, start_together
+from gangsched.model.topology import TOPOLOGY_KEY, annotated_topology
 
 _PREFIX = "gang.scheduling.koordinator.sh/"
 NAME = _PREFIX + "name"
@@ -22,7 +23,12 @@ MODE = _PREFIX + "mode"
 GROUPS = _PREFIX + "groups"
 MATCH_POLICY = _PREFIX + "match-policy"
 OLD_MATCH_POLICY = "pod-group.scheduling.sigs.k8s.io/match-policy"
+NETWORK_TOPOLOGY = _PREFIX + "network-topology-spec"
+_KNOWN = frozenset((NAME, MIN, TOTAL, WAIT, MODE, GROUPS, MATCH_POLICY, NETWORK_TOPOLOGY))
+_WITHOUT_EFFECT = frozenset((_PREFIX + "network-topology-index", _PREFIX + "timeout"))
+"""An index counts only with a topology; the timeout is a mark that Koordinator's own scheduler writes."""
 _MODES = ("", "Strict", "NonStrict")
+_MAX_NAMED = 3
 _ONCE = "once-satisfied"
 _OTHER_POLICIES = ("only-waiting", "waiting-and-running")
 
@@ -35,15 +41,34 @@ def habits(key: GroupKey, annotations: Metadata) -> Numbers:
         raise ParseError(f"{mode[:80]!r} is neither Strict nor NonStrict", field=MODE)
     if annotations.get(GROUPS):
         numbers["start_together"] = start_together(annotations[GROUPS], key, GROUPS)
+    unsupported = [
+        f"{key[:80]}: this version of gangsched does not know the annotation; remove it, or use a version "
+        "that knows it"
+        for key in annotations
+        if key.startswith(_PREFIX) and key not in _KNOWN and key not in _WITHOUT_EFFECT
+    ]
+    if spec := annotations.get(NETWORK_TOPOLOGY):
+        is_needed = "MustGather" in spec
+        word = "required" if is_needed else "preferred"
+        why = (
+            f"{NETWORK_TOPOLOGY}: Koordinator's topology is not read; write the annotation "
+            f"{TOPOLOGY_KEY}, as in '{word}: topology.example.com/rack'"
+        )
+        if is_needed and not any(level.required for level in annotated_topology(annotations)):
+            unsupported.append(why)
+        elif not is_needed and TOPOLOGY_KEY not in annotations:
+            numbers["wishes"] = (why,)
     field = MATCH_POLICY if annotations.get(MATCH_POLICY) else OLD_MATCH_POLICY
     policy = annotations.get(field) or _ONCE
     if policy in _OTHER_POLICIES:
-        numbers["unsupported"] = (
+        unsupported.append(
             f"{field}: {policy}: once a gang has been whole, its members are replaced one by one; write "
-            f"{_ONCE}",
+            f"{_ONCE}"
         )
     elif policy != _ONCE:
         raise ParseError(f"{policy[:80]!r} is not one of {', '.join((_ONCE, *_OTHER_POLICIES))}", field=field)
+    if unsupported:
+        numbers["unsupported"] = tuple(unsupported[:_MAX_NAMED])
     return numbers
 
 
@@ -63,6 +88,6 @@ def _from_pod(key: GroupKey, labels: Metadata, annotations: Metadata) -> Numbers
 DIALECT = Dialect(
     name="koordinator",
     annotations=(NAME,),
-    stated_annotations=(MIN, TOTAL, WAIT, MODE, GROUPS, MATCH_POLICY, OLD_MATCH_POLICY),
+    stated_annotations=(MIN, TOTAL, WAIT, MODE, GROUPS, MATCH_POLICY, OLD_MATCH_POLICY, NETWORK_TOPOLOGY),
     from_pod=_from_pod,
 )

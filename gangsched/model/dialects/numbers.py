@@ -39,16 +39,21 @@ def annotated_numbers(annotations: Metadata, key: GroupKey) -> Numbers:
 
     Raises: ParseError, naming the key.
     """
-    timeout = annotations.get(TIMEOUT_KEY)
     return {
         "total_count": count(annotations.get(TOTAL_MEMBERS_KEY, "0"), TOTAL_MEMBERS_KEY, at_least=0),
         "start_together": start_together(annotations.get(GROUPS_KEY), key),
         "on_partial_bind": _partial_bind(annotations.get(PARTIAL_BIND_KEY)),
         "disruption_mode": _disruption_mode(annotations.get(DISRUPTION_KEY)),
-        "schedule_timeout_s": None if timeout is None else parse_duration_s(timeout, TIMEOUT_KEY),
+        "schedule_timeout_s": annotated_timeout_s(annotations),
         "topology": annotated_topology(annotations),
         "packing_weight": annotated_packing_weight(annotations),
     }
+
+
+def annotated_timeout_s(annotations: Metadata) -> float | None:
+    """Returns how long reservations are held, in seconds; None: not stated. Raises: ParseError."""
+    timeout = annotations.get(TIMEOUT_KEY)
+    return None if timeout is None else parse_duration_s(timeout, TIMEOUT_KEY)
 
 
 def count(value: object, field: str, *, at_least: int = 1) -> int:

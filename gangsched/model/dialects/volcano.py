@@ -9,6 +9,7 @@ from __future__ import annotations
 from gangsched.errors import ParseError
 from gangsched.model.dialects.dialect import Dialect, Numbers, ObjectKind
 from gangsched.model.dialects.numbers import GROUPS_KEY, count, min_resources, priority_class
+from gangsched.model.fields import Fields
 from gangsched.model.objects import CustomObject
 from gangsched.model.topology import TOPOLOGY_KEY
 
@@ -16,6 +17,24 @@ GROUP_NAME = "scheduling.k8s.io/group-name"
 OWN_GROUP_NAME = "scheduling.volcano.sh/group-name"
 TASK_SPEC = "volcano.sh/task-spec"
 _MAX_TASKS = 1000
+
+
+_FIELDS = Fields(
+    read=(
+        "spec.minMember",
+        "spec.minTaskMember.**",
+        "spec.minResources.**",
+        "spec.priorityClassName",
+        "spec.networkTopology.mode",
+        "spec.networkTopology.highestTierAllowed",
+        "spec.networkTopology.highestTierName",
+    ),
+    without_effect={"spec.queue": "queues are in gangsched's own configuration"},
+    refused={
+        "spec.subGroupPolicy": "subgroups are not made from pods' labels; write spec.minTaskMember, or a "
+        f"PodGroup for each subgroup, with {GROUPS_KEY} on all of them so that they start together"
+    },
+)
 
 
 def _from_object(item: CustomObject, annotated: Numbers) -> Numbers:
@@ -31,20 +50,18 @@ def _from_object(item: CustomObject, annotated: Numbers) -> Numbers:
     # As in Volcano: if minMember is less than the sum of the tasks' minimums, minMember alone decides.
     if sum(roles.values()) <= min_count:
         numbers["roles"] = {task: n for task, n in roles.items() if n}
-    unsupported = []
-    if spec.get("subGroupPolicy"):
-        unsupported.append(
-            "spec.subGroupPolicy: subgroups are not made from pods' labels; write spec.minTaskMember, or a "
-            f"PodGroup for each subgroup, with {GROUPS_KEY} on all of them so that they start together"
-        )
     topology = spec.get("networkTopology")
-    is_said = any(level.required for level in annotated["topology"])
-    if isinstance(topology, dict) and topology.get("mode", "hard") == "hard" and not is_said:
-        unsupported.append(
-            "spec.networkTopology: HyperNodes are not read; name a node label in the PodGroup's annotation "
-            f"{TOPOLOGY_KEY}, as in 'required: topology.example.com/rack': that takes precedence"
-        )
-    return {**numbers, "unsupported": tuple(unsupported)}
+    if isinstance(topology, dict) and topology:
+        is_hard = (topology.get("mode") or "hard") != "soft"
+        word = "required" if is_hard else "preferred"
+        is_said = any(level.required or not is_hard for level in annotated["topology"])
+        if not is_said:
+            numbers["unsupported" if is_hard else "wishes"] = (
+                "spec.networkTopology: HyperNodes are not read; name a node label in the PodGroup's "
+                f"annotation {TOPOLOGY_KEY}, as in '{word}: topology.example.com/rack'"
+                ": that takes precedence",
+            )
+    return numbers
 
 
 DIALECT = Dialect(
@@ -54,4 +71,5 @@ DIALECT = Dialect(
     role_labels=(TASK_SPEC,),
     kinds=(ObjectKind("scheduling.volcano.sh", ("v1beta1",)),),
     from_object=_from_object,
+    fields=_FIELDS,
 )

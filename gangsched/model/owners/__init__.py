@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from gangsched.model.dialects.dialect import GroupKey
 from gangsched.model.objects import Pod
-from gangsched.model.owners import job_sets, jobs, kueue, leader_worker_sets, mpi_jobs, ray
+from gangsched.model.owners import job_sets, jobs, kueue, leader_worker_sets, mpi_jobs, ray, replicas
 from gangsched.model.owners.owner import Claim, Owner, OwnerName, Role, Start
 
 INFER_LABEL = "gangsched.io/infer-gangs"
@@ -60,6 +60,22 @@ OWNER_KINDS = {
 }
 
 
+READ_KINDS = OWNER_KINDS | {
+    kind: OwnerKind(kind, "apps", resource, ("v1",), replicas.Replicas, replicas.read)
+    for kind, resource in replicas.KINDS.items()
+}
+"""With those that only commands read, to explain why a gang stays incomplete."""
+COUNTED_BY = {
+    "Job": "parallelism, completions",
+    "JobSet": "replicas x parallelism",
+    "LeaderWorkerSet": "replicas x size",
+    "RayCluster": "replicas",
+    "MPIJob": "replicas",
+    **dict.fromkeys(replicas.KINDS, "replicas"),
+}
+"""The fields that state Owner.at_once, by kind."""
+
+
 class Inferred(NamedTuple):
     """One value of inferGangs: the objects to read, and how to recognize a pod."""
 
@@ -85,7 +101,7 @@ TELLING_LABELS = (
     leader_worker_sets.REVISION_KEY,
     *(job_sets.NAME_KEY, job_sets.UID_KEY, job_sets.ROLE_KEY, job_sets.ATTEMPT_KEY),
     *(ray.CLUSTER_KEY, ray.NODE_TYPE_KEY, ray.GROUP_KEY),
-    *(kueue.GROUP_KEY, mpi_jobs.JOB_KEY),
+    *(kueue.GROUP_KEY, kueue.POD_SET_KEY, mpi_jobs.JOB_KEY),
 )
 """Labels and annotations by which a pod names its controller, and its place among the controller's pods."""
 TELLING_ANNOTATIONS = (
@@ -142,11 +158,13 @@ def is_marked(pod: Pod) -> bool:
 
 
 __all__ = [
+    "COUNTED_BY",
     "DEFAULT_INFERRED",
     "INFERRED",
     "INFER_LABEL",
     "ORDERED",
     "OWNER_KINDS",
+    "READ_KINDS",
     "TELLING_ANNOTATIONS",
     "TELLING_LABELS",
     "Claim",

@@ -6,6 +6,8 @@ elastic, so that it starts with min-members and grows.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from gangsched.model.dialects.dialect import Dialect, GroupKey, Metadata, Numbers
 from gangsched.model.dialects.numbers import annotated_numbers, count
 from gangsched.model.dialects.ours import DIALECT as OURS
@@ -22,15 +24,23 @@ def _from_pod(key: GroupKey, labels: Metadata, annotations: Metadata) -> Numbers
     return {**annotated_numbers(annotations, key), "min_count": min_count}
 
 
-def _dialect(name: str, *stated: str) -> Dialect:
-    return Dialect(name=name, stated_annotations=(*OURS.stated_annotations, *stated), from_pod=_from_pod)
+def _dialect(name: str, *stated: str, role: str = "") -> Dialect:
+    return Dialect(
+        name=name,
+        stated_annotations=(*OURS.stated_annotations, *stated),
+        role_labels=(role,) if role else (),
+        from_pod=_from_pod,
+    )
 
 
 INFERRED_DIALECTS = (
     _dialect(jobs.DIALECT),
-    _dialect(job_sets.DIALECT),
-    _dialect(leader_worker_sets.DIALECT, leader_worker_sets.SIZE_KEY),
-    _dialect(ray.DIALECT),
+    _dialect(job_sets.DIALECT, role=job_sets.ROLE_KEY),
+    replace(
+        _dialect(leader_worker_sets.DIALECT, leader_worker_sets.SIZE_KEY, role=leader_worker_sets.WORKER_KEY),
+        name_role=leader_worker_sets.role_of_index,
+    ),
+    _dialect(ray.DIALECT, role=ray.GROUP_KEY),
     _dialect(kueue.GROUP_DIALECT, kueue.TOTAL_KEY),
-    _dialect(kueue.WORKLOAD_DIALECT),
+    _dialect(kueue.WORKLOAD_DIALECT, role=kueue.POD_SET_KEY),
 )

@@ -102,7 +102,15 @@ def read(job_set: JobSet) -> Owner:
         start = Start.NO_GANG
         why = f"annotation {EXCLUSIVE_KEY}: a Job's other pods exist only when its first one has a node"
         cure = f"use {BY_NODE_LABEL_KEY}, or gangsched.io/topology, in its place"
-    owner = Owner(named(KIND, job_set.metadata), job_set.metadata.uid, roles, start, why, cure)
+    owner = Owner(
+        named(KIND, job_set.metadata),
+        job_set.metadata.uid,
+        roles,
+        start,
+        why,
+        cure,
+        at_once=sum(role.count for role in roles),
+    )
     return checked(owner)
 
 

@@ -63,6 +63,7 @@ def read(job: Job) -> Owner:
         start,
         deadline_s=None if began is None else spec.active_deadline_seconds,
         began_at=0.0 if began is None else began.timestamp(),
+        at_once=spec.n_at_once,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gangsched.model.objects import ObjectMeta, Pod
+from gangsched.model.objects import Condition, ObjectMeta, Pod
 from gangsched.model.owners.job_sets import name_of_attempt
 from gangsched.model.owners.owner import (
     Claim,
@@ -23,6 +23,7 @@ from gangsched.model.owners.owner import (
     read_count,
 )
 from gangsched.model.owners.templates import Template, Wire
+from gangsched.model.resources import readable_quantities
 
 KIND = "Workload"
 GROUP_DIALECT = "kueue-pod-group"
@@ -32,6 +33,7 @@ TOTAL_KEY = "kueue.x-k8s.io/pod-group-total-count"
 SERVING_KEY = "kueue.x-k8s.io/pod-group-serving"
 WORKLOAD_KEY = "kueue.x-k8s.io/workload"
 SLICE_KEY = "kueue.x-k8s.io/workload-slice-name"
+POD_SET_KEY = "kueue.x-k8s.io/podset"
 ELASTIC_KEY = "kueue.x-k8s.io/elastic-job"
 
 
@@ -42,12 +44,14 @@ class PodSet(Wire):
 
 
 class WorkloadSpec(Wire):
+    active: bool | None = None
     pod_sets: list[PodSet] | None = None
 
 
 class Assignment(Wire):
     name: str = ""
     count: Count | None = None
+    resource_usage: dict[str, str | int | float] | None = None
 
 
 class Admission(Wire):
@@ -55,6 +59,7 @@ class Admission(Wire):
 
 
 class WorkloadStatus(Wire):
+    conditions: list[Condition] | None = None
     admission: Admission | None = None
     # Pods that have succeeded and no longer need room.
     reclaimable_pods: list[Assignment] | None = None
@@ -84,8 +89,9 @@ def claim(pod: Pod) -> Claim | None:
 def read(workload: Workload) -> Owner:
     meta, admission = workload.metadata, workload.status.admission
     this = named(KIND, meta)
+    owns = tuple(one.uid for one in meta.owner_references or () if one.uid)
     if (meta.annotations or {}).get(ELASTIC_KEY) == "true":
-        return Owner(this, meta.uid, start=Start.NO_GANG)
+        return Owner(this, meta.uid, start=Start.NO_GANG, admitted=_admitted(workload), owns=owns)
     if admission is None:
         return Owner(this, meta.uid, waits="is not admitted by Kueue (yet)")
     sets = {one.name: one for one in workload.spec.pod_sets or ()}
@@ -97,4 +103,30 @@ def read(workload: Workload) -> Owner:
         n = count or 0
         n_owed = max(0, min(n, (pod_set.count or n) - ended.get(assignment.name, 0))) if ended else None
         roles.append(Role(assignment.name, n, pod_set.template.spec.scheduler_name, n_owed))
-    return checked(Owner(this, meta.uid, tuple(roles)))
+    return checked(Owner(this, meta.uid, tuple(roles), admitted=_admitted(workload), owns=owns))
+
+
+def _admitted(workload: Workload) -> dict[str, int]:
+    """Returns what Kueue has admitted of a Workload and still counts in its own quotas.
+
+    Read from the status alone, which Kueue's roles let no user write. It keeps `admission` and Admitted in a
+    Workload that has finished, and in one that is being evicted.
+    Source: kubernetes-sigs/kueue, pkg/workload (IsAdmitted, IsFinished, IsActive; reclaimable pods).
+    """
+    status = workload.status
+    is_so = {one.type: one.status == "True" for one in status.conditions or ()}
+    is_over = is_so.get("Finished") or is_so.get("Evicted") or workload.spec.active is False
+    if not is_so.get("Admitted") or is_over or workload.metadata.deletion_timestamp is not None:
+        return {}
+    ended = {one.name: one.count or 0 for one in status.reclaimable_pods or ()}
+    found: dict[str, int] = {}
+    assignments = () if status.admission is None else status.admission.pod_set_assignments or ()
+    for one in assignments:
+        usage, _ = readable_quantities(one.resource_usage)
+        n, n_ended = one.count or 0, ended.get(one.name, 0)
+        for resource, amount in usage.items():
+            if n_ended:
+                amount = amount * max(0, n - n_ended) // n if n else 0
+            if amount > 0:
+                found[resource] = found.get(resource, 0) + amount
+    return found

@@ -7,6 +7,7 @@ what a JobSet is. The files beside this one make them, one for each controller.
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -42,13 +43,15 @@ class OwnerName(NamedTuple):
 class Role(msgspec.Struct, frozen=True, gc=False):
     """Pods of one template. count: how many must start together; scheduler_name: "" if not set.
 
-    n_owed: how many of these have not succeeded; None if the object does not state it.
+    n_owed: how many of these have not succeeded; None if the object does not state it. leads: the pods of
+    other roles are of no use without it.
     """
 
     name: str
     count: int
     scheduler_name: str = ""
     n_owed: int | None = None
+    leads: bool = False
 
 
 class Owner(msgspec.Struct, frozen=True, gc=False):
@@ -56,7 +59,9 @@ class Owner(msgspec.Struct, frozen=True, gc=False):
 
     why: the field because of which they do not start all at once, and its effect; cure: what its user can do
     about it. waits: what the object still lacks before its numbers count. problem: what is wrong with it.
-    deadline_s: its controller ends everything this long after began_at (Unix time); None: never.
+    admitted: what Kueue has admitted of it and still counts, as in model.resources; owns: UIDs of its owners.
+    deadline_s: its controller ends everything this long after began_at (Unix time); None: never. at_once: how
+    many pods it makes at the same time, of all templates; None: more may come without a change of the object.
     """
 
     named: OwnerName
@@ -69,6 +74,9 @@ class Owner(msgspec.Struct, frozen=True, gc=False):
     problem: str = ""
     deadline_s: int | None = None
     began_at: float = 0.0
+    admitted: Mapping[str, int] = {}
+    owns: tuple[str, ...] = ()
+    at_once: int | None = None
 
     def n_pods(self, scheduler_name: str, role: str = "") -> int:
         """Returns how many of this scheduler's pods start together; with `role`, only pods of that role.
@@ -76,14 +84,15 @@ class Owner(msgspec.Struct, frozen=True, gc=False):
         If some templates name this scheduler, the rest belong to another one. If none does, the scheduler was
         set on the pods when they were created, and all pods count.
         """
-        return sum(one.count for one in self._own(scheduler_name, role))
+        return sum(one.count for one in self.own_roles(scheduler_name, role))
 
     def n_owed(self, scheduler_name: str, role: str = "") -> int | None:
         """Returns how many of these have not succeeded; None if the object does not state it."""
-        owed = [one.n_owed for one in self._own(scheduler_name, role)]
+        owed = [one.n_owed for one in self.own_roles(scheduler_name, role)]
         return None if None in owed else sum(n for n in owed if n is not None)
 
-    def _own(self, scheduler_name: str, role: str) -> list[Role]:
+    def own_roles(self, scheduler_name: str, role: str = "") -> list[Role]:
+        """Returns the roles of which these pods are."""
         roles = [one for one in self.roles if not role or one.name == role]
         own = [one for one in roles if (one.scheduler_name or DEFAULT_SCHEDULER) == scheduler_name]
         if not any(one.scheduler_name == scheduler_name for one in self.roles):
@@ -96,8 +105,10 @@ class Claim(NamedTuple):
 
     dialect, group, uid: parts of the gang's key. owner: the object to read; None if the pod states
     everything. n_pods: the gang's size as stated on the pod; 0: the object states it. start, why, cure: as in
-    Owner, if the pod already determines them. may_miss_owner: the pod's number counts if the object's kind is
-    not served. stated: values that must be equal on all members.
+    Owner, if the pod already determines them. role: the pod's; leading_role: the one without which the pods
+    of others are of no use, where the pod states it. may_miss_owner: the pod's number counts if the object's
+    kind is not served. revision: which version of its owner's template the pod is of; update: what lets an
+    update go on that waits for the pods of a former one. stated: values that must be equal on all members.
     """
 
     dialect: str
@@ -106,12 +117,15 @@ class Claim(NamedTuple):
     owner: OwnerName | None = None
     n_pods: int = 0
     role: str = ""
+    leading_role: str = ""
     is_leader: bool = False
     may_miss_owner: bool = False
     start: Start = Start.AT_ONCE
     why: str = ""
     cure: str = ""
     problem: str = ""
+    revision: str = ""
+    update: str = ""
 
 
 def named(kind: str, meta: ObjectMeta) -> OwnerName:

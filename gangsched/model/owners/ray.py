@@ -1,7 +1,10 @@
 """RayClusters (ray.io), including those of a RayJob or RayService: the head and its workers are one gang.
 
-Without the autoscaler all replicas are needed; with it a cluster starts with minReplicas and grows. A
-RayJob's submitter and the Job that cleans up after a cluster are no Ray nodes and not part of the gang.
+Without the autoscaler all replicas are needed that KubeRay makes: no fewer than minReplicas, no more than
+maxReplicas. With it a cluster starts with minReplicas of each group of workers and grows. A RayJob's
+submitter and the Job that cleans up after a cluster are no Ray nodes and not part of the gang.
+
+Source: KubeRay `ray-operator/controllers/ray/utils/util.go`, GetWorkerGroupDesiredReplicas.
 """
 
 from __future__ import annotations
@@ -29,9 +32,19 @@ class WorkerGroup(Wire):
     group_name: str = ""
     replicas: Count | None = None
     min_replicas: Count | None = None
+    # By default the largest number of 32 bits.
+    max_replicas: int | None = None
     num_of_hosts: Count | None = None
     suspend: bool | None = None
     template: Template = msgspec.field(default_factory=Template)
+
+    @property
+    def n_made(self) -> int:
+        """Returns how many replicas KubeRay makes without the autoscaler."""
+        least, asked = self.min_replicas or 0, self.replicas or 0
+        if asked < least or self.max_replicas is None:
+            return max(least, asked)
+        return max(0, min(asked, self.max_replicas))
 
 
 class RayClusterSpec(Wire):
@@ -56,12 +69,13 @@ def claim(pod: Pod) -> Claim | None:
 
 def read(cluster: RayCluster) -> Owner:
     spec = cluster.spec
-    roles = [Role(HEAD, 1, spec.head_group_spec.template.spec.scheduler_name)]
+    roles = [Role(HEAD, 1, spec.head_group_spec.template.spec.scheduler_name, leads=True)]
     for group in spec.worker_group_specs or ():
-        replicas = group.min_replicas if spec.enable_in_tree_autoscaling else group.replicas
-        if replicas is None:
-            replicas = group.min_replicas or 0
+        replicas = (group.min_replicas or 0) if spec.enable_in_tree_autoscaling else group.n_made
         n_hosts = 1 if group.num_of_hosts is None else group.num_of_hosts
         count = 0 if group.suspend else replicas * n_hosts
         roles.append(Role(group.group_name, count, group.template.spec.scheduler_name))
-    return checked(Owner(named(KIND, cluster.metadata), cluster.metadata.uid, tuple(roles)))
+    # With the autoscaler there may be more of them at any time.
+    at_once = None if spec.enable_in_tree_autoscaling else sum(role.count for role in roles)
+    this = named(KIND, cluster.metadata)
+    return checked(Owner(this, cluster.metadata.uid, tuple(roles), at_once=at_once))

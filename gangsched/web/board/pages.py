@@ -18,8 +18,8 @@ from aiohttp import web
 
 from gangsched.core.reports import MemberView, NodeView, view_members, view_node
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.state.reporter import clean
 from gangsched.errors import ConfigError
+from gangsched.model.printable import clean
 from gangsched.web.access import Access, Refused
 from gangsched.web.board.feed import Feed
 from gangsched.web.board.sessions import COOKIE, LIFETIME_S, Sessions

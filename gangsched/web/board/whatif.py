@@ -8,7 +8,7 @@ server's, so that reserved but unbound pods count. Nothing is written.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 import msgspec
@@ -18,7 +18,9 @@ from gangsched.errors import ApiError, ConfigError
 from gangsched.model.events import LeadershipGained
 from gangsched.snapshot import Snapshot
 from gangsched.web.board.aside import AsideFailed, Found, aside
-from gangsched.whatif.manifests import kinds_of, read_documents, read_manifests
+from gangsched.whatif.cluster import Classes, Cluster
+from gangsched.whatif.files import read_documents
+from gangsched.whatif.manifests import kinds_of, read_manifests
 from gangsched.whatif.question import Asked, Question, check, examine
 
 # Pure Python reads some 100 kB of YAML a second.
@@ -43,12 +45,12 @@ class WhatIf:
         self,
         scheduler: Scheduler,
         *,
-        priorities: Callable[[], Awaitable[Mapping[str, int]]],
+        priorities: Callable[[], Awaitable[Classes]],
         clock_s: Callable[[], float] = time.monotonic,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
         limit_s: float = LIMIT_S,
     ) -> None:
-        """`priorities`: by PriorityClass; called if a text names one."""
+        """`priorities`: the PriorityClasses, one of which may be the default of pods that name none."""
         self._scheduler = scheduler
         self._priorities = priorities
         self._clock_s = clock_s
@@ -70,10 +72,8 @@ class WhatIf:
             raise NotNow(429, "another question is being answered; ask again in a moment")
         self._is_busy = True
         try:
-            priorities: Mapping[str, int] = {}
-            if "priorityClassName" in asked.yaml:
-                priorities = await self._priorities()
-            return await aside(lambda: self._computed(asked, priorities), limit_s=self._limit_s)
+            cluster = Cluster(await self._priorities())
+            return await aside(lambda: self._computed(asked, cluster), limit_s=self._limit_s)
         except ApiError as error:
             raise NotNow(503, f"the PriorityClasses cannot be read: {error}") from None
         except AsideFailed as error:
@@ -81,7 +81,7 @@ class WhatIf:
         finally:
             self._is_busy = False
 
-    def _computed(self, asked: Asked, priorities: Mapping[str, int]) -> bytes:
+    def _computed(self, asked: Asked, cluster: Cluster) -> bytes:
         """Runs in the copy, whose state it changes. Raises: ConfigError."""
         core, now_s = self._scheduler, self._clock_s()
         # Only the asked job may preempt in the trial, as in the command.
@@ -91,8 +91,8 @@ class WhatIf:
             raise AsideFailed("the scheduler has not read the whole cluster yet")
         snapshot = snapshot_of(core)
         documents = read_documents([(_SOURCE, asked.yaml)])
-        manifests = read_manifests(documents, kinds_of(core), priorities, namespace=asked.namespace)
-        check(
+        manifests = read_manifests(documents, kinds_of(core), cluster, namespace=asked.namespace)
+        manifests = check(
             manifests, snapshot, list(core.shared.profiles), way="correct it, or ask the one that serves it"
         )
         question = Question(asked.add_nodes, asked.like, asked.drain, asked.without, asked.preempt)

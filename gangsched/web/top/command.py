@@ -18,9 +18,9 @@ import msgspec
 from gangsched.errors import ApiError, ConfigError
 from gangsched.namespaces import add_list_flags, listed
 from gangsched.signals import run_loop
-from gangsched.web.asking import Ask, add_flags, connected, decoded
+from gangsched.web.answers import TopPage
+from gangsched.web.asking import Ask, add_flags, connected, decoded, server_of
 from gangsched.web.top import terminal as terminals
-from gangsched.web.top.page import TopPage
 from gangsched.web.top.rates import Looks, Pace
 from gangsched.web.top.screen import SORTS, View, draw, ordered, text
 from gangsched.web.top.terminal import Terminal, terminal
@@ -98,7 +98,9 @@ async def _look(args: argparse.Namespace, ask: Ask) -> TopPage:
     query = f"?namespace={quote(args.namespace, safe='')}" if args.namespace else ""
     body = await ask(f"/top{query}")
     if body is None:
-        raise ApiError(f"{args.server} has no such page: its scheduler is of an older version, or another's")
+        raise ApiError(
+            f"{server_of(args)} has no such page: its scheduler is of an older version, or another's"
+        )
     return decoded(args, body, TopPage)
 
 

@@ -17,12 +17,13 @@ import msgspec
 import numpy as np
 
 from gangsched import __version__
-from gangsched.core.cache.device_ledger import DeviceColumn
+from gangsched.core.cache.device_column import DeviceColumn
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.state.reporter import clean
 from gangsched.core.types.group import MemberState
+from gangsched.model.printable import clean
+from gangsched.web.answers import DeviceCounts, Times, TopPage
 from gangsched.web.measures import ATTEMPT_S, LAG_S, SCHEDULED, SLI_S, Distribution, Measures
-from gangsched.web.queue import Queue, QueuePage
+from gangsched.web.queue import Queue
 from gangsched.web.turns import Turns
 
 # Requests within this time get the same answer.
@@ -37,48 +38,6 @@ _MAX_RESOURCES = 16
 # A resource without device IDs is shown only if no node has more than this: plugins for /dev/fuse report
 # thousands.
 _MAX_COUNTED = 64
-
-
-class DeviceCounts(msgspec.Struct, rename="camel"):
-    """One resource over all nodes; the four parts add up to total. bound: by pods of any scheduler;
-    unhealthy: whether held or not."""
-
-    total: int = 0
-    free: int = 0
-    reserved: int = 0
-    bound: int = 0
-    unhealthy: int = 0
-
-
-class Times(msgspec.Struct, frozen=True, rename="camel"):
-    """A histogram since the start: upper bounds in seconds, and counts by bucket, the last above all."""
-
-    bounds: tuple[float, ...] = ()
-    counts: tuple[int, ...] = ()
-
-
-class TopPage(msgspec.Struct, frozen=True, rename="camel"):
-    """at: seconds since 1970. clock_s: the scheduler's clock, for rates. attempts: decisions, of gangs and of
-    lone pods; binds: pods whose bind was answered; both since the start. decision: a gang's attempt; start:
-    of a pod, from when its gang was complete to its bind; bind: of a pod, from the begin of the attempt to
-    its bind; lag: how late the loop was for a timer.
-    """
-
-    at: float
-    clock_s: float
-    version: str
-    leads: bool
-    nodes: int
-    nodes_open: int
-    pods: int
-    devices: dict[str, DeviceCounts]
-    attempts: int
-    binds: int
-    decision: Times
-    start: Times
-    bind: Times
-    lag: Times
-    queue: QueuePage
 
 
 class Top:

@@ -14,10 +14,9 @@ from typing import NamedTuple
 import msgspec
 from rich.cells import cell_len, set_cell_size
 
-from gangsched.core.state.reporter import clean
-from gangsched.web.queue import QueueRow
+from gangsched.model.printable import clean
+from gangsched.web.answers import DeviceCounts, QueueRow, TopPage
 from gangsched.web.queue_command import duration
-from gangsched.web.top.page import DeviceCounts, TopPage
 from gangsched.web.top.rates import KINDS, Pace, Percentiles
 
 MIN_WIDTH, MIN_HEIGHT = 40, 8

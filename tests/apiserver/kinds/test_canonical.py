@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from gangsched.lab.apiserver.kinds.canonical import quantity, tidy
-from gangsched.lab.apiserver.schema.quantities import BadText
+from gangsched.api_rules.canonical import quantity, tidy
+from gangsched.api_rules.schema.quantities import BadText
 from tests.apiserver.kinds.recording import RECORDED
 
 PRINTED: dict[str, str] = json.loads((RECORDED / "quantities.json").read_text())

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from gangsched.api_rules.status import StatusError
 from gangsched.lab.apiserver.kinds import bootstrap, builtin_strategies
 from gangsched.lab.apiserver.registry import Registry
-from gangsched.lab.apiserver.status import StatusError
 from gangsched.lab.apiserver.strategy import Object
 from tests.apiserver.kinds.embedded import Embedded
 

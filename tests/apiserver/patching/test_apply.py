@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from gangsched.api_rules.schema.catalog import builtin
+from gangsched.api_rules.schema.node import Schema
+from gangsched.api_rules.status import StatusError
 from gangsched.errors import ApiError
 from gangsched.lab.apiserver.patching.apply import LAST_APPLIED, apply
 from gangsched.lab.apiserver.patching.fieldsets import from_fields_v1, shown, to_fields_v1
 from gangsched.lab.apiserver.patching.managed import track
-from gangsched.lab.apiserver.schema.catalog import builtin
-from gangsched.lab.apiserver.schema.node import Schema
-from gangsched.lab.apiserver.status import StatusError
 from gangsched.lab.controlplane.processes import ControlPlane
 from tests.apiserver.patching import applies
 

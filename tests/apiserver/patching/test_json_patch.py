@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from gangsched.api_rules.schema.catalog import builtin
+from gangsched.api_rules.status import StatusError
 from gangsched.lab.apiserver.patching.json_patch import json_patch, merge_patch
 from gangsched.lab.apiserver.patching.patched import JSON_PATCH, MERGE_PATCH, Patch
-from gangsched.lab.apiserver.schema.catalog import builtin
-from gangsched.lab.apiserver.status import StatusError
 
 Object = dict[str, Any]
 DOC: Object = {

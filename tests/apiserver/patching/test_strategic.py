@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from gangsched.api_rules.schema.catalog import builtin
+from gangsched.api_rules.status import StatusError
 from gangsched.errors import ApiError
 from gangsched.lab.apiserver.patching.patched import STRATEGIC_MERGE_PATCH, Patch
 from gangsched.lab.apiserver.patching.strategic_lists import DELETE, MARKER, merge_list, without
-from gangsched.lab.apiserver.schema.catalog import builtin
-from gangsched.lab.apiserver.status import StatusError
 from gangsched.lab.controlplane.processes import ControlPlane
 from tests.apiserver.patching.pods import pod, strategic_patch
 from tests.support.compared import Compared

@@ -1,7 +1,7 @@
 """Records Kubernetes' protobuf field numbers: `python -m tests.apiserver.protobuf.record`.
 
-Writes gangsched/lab/apiserver/protobuf/fields.json.gz from the k8s.io modules that the control plane is built of:
-the generated.proto files have numbers and types, the Go files say which fields are inline and which are
+Writes gangsched/lab/apiserver/protobuf/fields.json.gz from the k8s.io modules that the control plane is built
+of: the generated.proto files have numbers and types, the Go files say which fields are inline and which are
 pointers. Needs Go and its module cache (`python -m gangsched.lab.controlplane.build` fills it).
 """
 

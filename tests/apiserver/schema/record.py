@@ -1,8 +1,8 @@
 """Records the structure of the kinds served: `python -m tests.apiserver.schema.record`.
 
-Writes gangsched/lab/apiserver/schema/structure.json.gz: the schemas in a kube-apiserver's /openapi/v3 that the
-kinds served can reach, without their descriptions; and what only its refusals tell: the Go types that they
-name. Needs a real control plane (`python -m gangsched.lab.controlplane.build`).
+Writes gangsched/api_rules/schema/structure.json.gz: the schemas in a kube-apiserver's /openapi/v3 that
+the kinds served can reach, without their descriptions; and what only its refusals tell: the Go types that
+they name. Needs a real control plane (`python -m gangsched.lab.controlplane.build`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from gangsched.api_rules.schema import catalog
 from gangsched.errors import ApiError
 from gangsched.lab.apiserver import resources
-from gangsched.lab.apiserver.schema import catalog
 from gangsched.lab.controlplane.processes import ControlPlane
 
 Spec = dict[str, Any]

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from gangsched.lab.apiserver.schema.catalog import builtin
+from gangsched.api_rules.schema.catalog import builtin
+from gangsched.api_rules.schema.decode import decode
+from gangsched.api_rules.schema.node import Schema
+from gangsched.api_rules.status import StatusError
 from gangsched.lab.apiserver.schema.custom import fill_defaults, validate_custom
-from gangsched.lab.apiserver.schema.decode import decode
 from gangsched.lab.apiserver.schema.definitions import schema_problems, schema_warnings
 from gangsched.lab.apiserver.schema.fields import STRICT, taken_in
-from gangsched.lab.apiserver.schema.node import Schema
-from gangsched.lab.apiserver.status import StatusError, invalid
+from gangsched.lab.apiserver.status import invalid
 from gangsched.lab.controlplane.processes import ControlPlane
 from tests.apiserver.schema import cases
 

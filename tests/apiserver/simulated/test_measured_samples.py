@@ -35,12 +35,12 @@ async def measured(
     async with EmbeddedCluster(simulation=Simulation(nodes=8, racks=2, speed=30.0), seed=1) as cluster:
         credentials = await load_credentials(kubeconfig=str(cluster.kubeconfig(directory / "kubeconfig")))
         async with ApiClient(credentials) as client:
-            here = Live(cluster, client)
+            app = SchedulerApp(config, credentials)
+            here = Live(cluster, client, app)
             names = sorted(one["metadata"]["name"] for one in here.all("nodes"))
             for i, name in enumerate(names):
                 body = msgspec.json.encode({"metadata": {"annotations": annotations(i)}})
                 await client.patch(f"/api/v1/nodes/{name}", body)
-            app = SchedulerApp(config, credentials)
             running = asyncio.create_task(app.run(on_signals=False))
             try:
                 yield here, names

@@ -19,6 +19,7 @@ from gangsched.kube.credentials import load_credentials
 from gangsched.lab.apiserver.app import EmbeddedCluster, Simulation
 from gangsched.lab.apiserver.strategy import Object
 from gangsched.model.devices import parse_allocation
+from gangsched.model.objects import Node
 from gangsched.plugins import IN_TREE
 from tests.support.tasks import until
 
@@ -45,9 +46,10 @@ _PATHS = {
 class Live:
     """An embedded cluster, the scheduler, and a client of both."""
 
-    def __init__(self, cluster: EmbeddedCluster, client: ApiClient) -> None:
+    def __init__(self, cluster: EmbeddedCluster, client: ApiClient, app: SchedulerApp) -> None:
         self.cluster = cluster
         self.client = client
+        self._app = app
 
     async def apply(self, path: Path) -> list[Object]:
         documents: list[Object] = [each for each in yaml.safe_load_all(path.read_text()) if each]
@@ -58,6 +60,11 @@ class Live:
     def all(self, name: str) -> list[Object]:
         registry = self.cluster.registry
         return [item.decode() for item in registry.list(registry.resource(name))]
+
+    def nodes(self) -> dict[str, Node]:
+        """As the scheduler knows them."""
+        known = self._app._following.reflectors["nodes"].state.known
+        return {node.metadata.name: node for node in known.values() if isinstance(node, Node)}
 
     async def until(self, what: Callable[[], Any]) -> None:
         await until(what, timeout_s=LIMIT_S, story=self._story)
@@ -77,7 +84,7 @@ async def live(
         running = asyncio.create_task(app.run(on_signals=False))
         try:
             async with ApiClient(credentials) as client:
-                here = Live(cluster, client)
+                here = Live(cluster, client, app)
                 await here.apply(CRD)
                 yield here
         finally:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import numpy as np
+
 from gangsched.core.cache.device_ledger import DeviceLedger
 from gangsched.core.cache.view.rows import RowQueries, shown
-from gangsched.core.types.arrays import IntArray
+from gangsched.core.types.arrays import BoolArray, IntArray
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.devices import DeviceInventory
 
@@ -26,7 +28,8 @@ class DeviceQueries(RowQueries):
         return self._ledger.columns.keys()
 
     def device_free(self, resource: str) -> IntArray | None:
-        """int64[n_rows]: free healthy devices, -1 on nodes without an inventory; None: no node has one."""
+        """int64[n_rows]: free healthy devices, -1 on nodes without an inventory, or where it is not known who
+        has which of it; None: no node has one."""
         column = self._ledger.columns.get(resource)
         return None if column is None else shown(column.free[: self._nodes.n_rows])
 
@@ -62,5 +65,13 @@ class DeviceQueries(RowQueries):
     def note_given_up(self, row: int, resource: str) -> None:
         """Records that a search for device sets there exhausted its budget; only a Trial does."""
 
+    def with_unknown(self, resource: str) -> BoolArray:
+        """bool[n_rows]: nodes that list the resource, and where it is not known who has which of it."""
+        found = np.zeros(self._nodes.n_rows, dtype=np.bool_)
+        found[list(self._ledger.with_unknown(resource))] = True
+        found &= self._nodes.live[: len(found)]  # a deleted node keeps its row while pods are there
+        return found
+
     def inventory(self, row: int, resource: str) -> DeviceInventory | None:
+        """Returns what the node lists; None if nothing, or where it is not known who has which of it."""
         return self._ledger.inventory(row, resource)

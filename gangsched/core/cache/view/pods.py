@@ -62,15 +62,11 @@ class PodQueries(RowQueries):
 
     def carried_against(self, template: PodTemplate) -> Iterable[tuple[Carried, Mapping[int, int]]]:
         """Terms of pods on nodes that match pods of this template: row -> number of pods with the term."""
-        said = self._index.said_of(template)
-        if not said:
-            return ()
-        carried = self._index.carried()
-        return [(wish, carried[wish]) for wish in said if wish in carried]
+        return self._index.carried_against(template)
 
     def said_of(self, template: PodTemplate) -> Sequence[Carried]:
         """As carried_against, including pods without a node, such as siblings."""
-        return self._index.said_of(template)
+        return [said.stated for said in self._index.said_of(template)]
 
     def means(self, term: PodTerm, template: PodTemplate) -> bool:
         """Whether the term matches pods of this template."""

@@ -11,17 +11,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gangsched.lab.apiserver.kinds import names
+from gangsched.api_rules import names
+from gangsched.api_rules.status import StatusError, bad_request, not_supported, quoted, required
 from gangsched.lab.apiserver.kinds.conditions import set_condition
 from gangsched.lab.apiserver.resources import Resource
-from gangsched.lab.apiserver.status import (
-    StatusError,
-    bad_request,
-    conflict,
-    not_supported,
-    quoted,
-    required,
-)
+from gangsched.lab.apiserver.status import conflict
 from gangsched.lab.apiserver.store import Item
 from gangsched.lab.apiserver.strategy import Context, Object, Strategy
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import re
 
-from gangsched.lab.apiserver.kinds import names
-from gangsched.lab.apiserver.kinds.names import Problems
-from gangsched.lab.apiserver.status import FieldProblem, invalid_value
+from gangsched.api_rules import names
+from gangsched.api_rules.names import Problems
+from gangsched.api_rules.status import FieldProblem, invalid_value
 from gangsched.lab.apiserver.strategy import Context, Object, Strategy, keep_all_but_status
 
 _COUNTS = ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods")

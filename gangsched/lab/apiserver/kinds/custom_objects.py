@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 
-from gangsched.lab.apiserver.schema.catalog import builtin
+from gangsched.api_rules.schema.catalog import builtin
+from gangsched.api_rules.schema.node import Schema
+from gangsched.api_rules.status import FieldProblem
 from gangsched.lab.apiserver.schema.custom import fill_defaults, validate_custom
-from gangsched.lab.apiserver.schema.node import Schema
-from gangsched.lab.apiserver.status import FieldProblem
 from gangsched.lab.apiserver.strategy import Context, Object, Strategy, keep
 
 _PART = re.compile(r"\.([^.\[\]]+)")

@@ -13,13 +13,12 @@ from __future__ import annotations
 import json
 import re
 
-from gangsched.lab.apiserver.kinds import names
+from gangsched.api_rules import names
+from gangsched.api_rules.names import Problems, name_problems
+from gangsched.api_rules.status import FieldProblem, invalid_value, required
 from gangsched.lab.apiserver.kinds.custom_objects import CustomStrategy
-from gangsched.lab.apiserver.kinds.names import Problems
-from gangsched.lab.apiserver.metadata import name_problems
 from gangsched.lab.apiserver.resources import STATUS_VERBS, Resource, Subresource
 from gangsched.lab.apiserver.schema.definitions import schema_problems, schema_warnings
-from gangsched.lab.apiserver.status import FieldProblem, invalid_value, required
 from gangsched.lab.apiserver.store import Item
 from gangsched.lab.apiserver.strategy import Context, Object, Strategy, keep, keep_all_but_status
 

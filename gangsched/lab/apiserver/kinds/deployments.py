@@ -5,7 +5,7 @@ Source: pkg/apis/apps/v1/defaults.go of Kubernetes 1.37.
 
 from __future__ import annotations
 
-from gangsched.lab.apiserver.kinds.pod_defaults import default_template
+from gangsched.api_rules.pod_defaults import default_template
 from gangsched.lab.apiserver.strategy import Context, Object, Strategy, keep, keep_all_but_status
 
 

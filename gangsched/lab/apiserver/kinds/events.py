@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 
-from gangsched.lab.apiserver.kinds import names
-from gangsched.lab.apiserver.kinds.canonical import tidy
-from gangsched.lab.apiserver.kinds.names import Problems
+from gangsched.api_rules import names
+from gangsched.api_rules.canonical import tidy
+from gangsched.api_rules.names import Problems
+from gangsched.api_rules.status import FieldProblem, invalid_value, required
 from gangsched.lab.apiserver.resources import Resource
-from gangsched.lab.apiserver.status import FieldProblem, invalid_value, required
 from gangsched.lab.apiserver.strategy import Context, Object, Strategy
 
 # core/v1 -> events.k8s.io/v1

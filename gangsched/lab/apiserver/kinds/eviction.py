@@ -7,18 +7,12 @@ strategy. Source: pkg/registry/core/pod/storage/eviction.go of Kubernetes 1.37.
 
 from __future__ import annotations
 
+from gangsched.api_rules.selectors import LabelSelector
+from gangsched.api_rules.status import Cause, StatusError, bad_request
 from gangsched.lab.apiserver.deletion import DeleteOptions, checked_options
 from gangsched.lab.apiserver.kinds.conditions import set_condition
 from gangsched.lab.apiserver.resources import Resource
-from gangsched.lab.apiserver.selectors import LabelSelector
-from gangsched.lab.apiserver.status import (
-    Cause,
-    StatusError,
-    bad_request,
-    conflict,
-    forbidden,
-    too_many_requests,
-)
+from gangsched.lab.apiserver.status import conflict, forbidden, too_many_requests
 from gangsched.lab.apiserver.store import Item
 from gangsched.lab.apiserver.strategy import Context, Object
 

@@ -3,7 +3,7 @@ Kubernetes 1.37."""
 
 from __future__ import annotations
 
-from gangsched.lab.apiserver.status import FieldProblem, invalid_value
+from gangsched.api_rules.status import FieldProblem, invalid_value
 from gangsched.lab.apiserver.strategy import Context, Object, Strategy
 
 

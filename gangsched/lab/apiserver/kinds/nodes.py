@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import json
 
-from gangsched.lab.apiserver.kinds import names, resource_validation
-from gangsched.lab.apiserver.kinds.affinity_validation import EFFECTS
-from gangsched.lab.apiserver.kinds.canonical import canonical_list, tidy
-from gangsched.lab.apiserver.kinds.names import Problems
-from gangsched.lab.apiserver.metadata import label_value_problems
-from gangsched.lab.apiserver.status import FieldProblem, invalid_value, required
+from gangsched.api_rules import names, resource_validation
+from gangsched.api_rules.affinity_validation import EFFECTS
+from gangsched.api_rules.canonical import canonical_list, tidy
+from gangsched.api_rules.names import Problems, label_value_problems
+from gangsched.api_rules.status import FieldProblem, invalid_value, required
 from gangsched.lab.apiserver.strategy import Context, Object, Strategy, keep
 
 NOT_READY: Object = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}

@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gangsched.lab.apiserver.kinds.canonical import quantity
-from gangsched.lab.apiserver.status import StatusError, forbidden
+from gangsched.api_rules.canonical import quantity
+from gangsched.api_rules.status import StatusError
+from gangsched.lab.apiserver.status import forbidden
 from gangsched.lab.apiserver.strategy import Context
 
 Object = dict[str, Any]

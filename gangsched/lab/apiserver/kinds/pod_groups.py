@@ -8,11 +8,12 @@ plugin/pkg/admission/priority of Kubernetes 1.37.
 
 from __future__ import annotations
 
-from gangsched.lab.apiserver.kinds import names
-from gangsched.lab.apiserver.kinds.names import Problems
+from gangsched.api_rules import names
+from gangsched.api_rules.names import Problems
+from gangsched.api_rules.status import FieldProblem, StatusError, invalid_value, required
 from gangsched.lab.apiserver.kinds.pod_admission import default_priority_class
 from gangsched.lab.apiserver.kinds.priority_classes import HIGHEST_OF_USERS
-from gangsched.lab.apiserver.status import FieldProblem, StatusError, forbidden, invalid_value, required
+from gangsched.lab.apiserver.status import forbidden
 from gangsched.lab.apiserver.strategy import Context, Object, Strategy, keep
 
 PROTECTION = "scheduling.k8s.io/podgroup-protection"

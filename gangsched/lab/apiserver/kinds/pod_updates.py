@@ -10,9 +10,9 @@ import difflib
 import json
 from typing import Any
 
-from gangsched.lab.apiserver.kinds import affinity_validation
-from gangsched.lab.apiserver.kinds.names import INT32_MAX, Problems, in_range
-from gangsched.lab.apiserver.status import FieldProblem, forbidden_field, invalid_value
+from gangsched.api_rules import affinity_validation
+from gangsched.api_rules.names import INT32_MAX, Problems, in_range
+from gangsched.api_rules.status import FieldProblem, forbidden_field, invalid_value
 
 Object = dict[str, Any]
 

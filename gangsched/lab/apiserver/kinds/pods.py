@@ -1,19 +1,21 @@
 """Pods: defaults, admission, validation and deletion.
 
 Lives here: the strategy that ties the pieces together. The pieces: pod_defaults.py, pod_admission.py,
-pod_validation.py, pod_updates.py, binding.py, eviction.py.
+pod_status_validation.py, pod_updates.py, binding.py, eviction.py.
 Source: pkg/registry/core/pod/strategy.go of Kubernetes 1.37.
 """
 
 from __future__ import annotations
 
-from gangsched.lab.apiserver.kinds import pod_admission, pod_updates, pod_validation
+from gangsched.api_rules import pod_validation
+from gangsched.api_rules.canonical import tidy
+from gangsched.api_rules.pod_defaults import default_pod
+from gangsched.api_rules.status import FieldProblem, StatusError, bad_request
+from gangsched.lab.apiserver.kinds import pod_admission, pod_updates
 from gangsched.lab.apiserver.kinds.binding import bind
-from gangsched.lab.apiserver.kinds.canonical import tidy
 from gangsched.lab.apiserver.kinds.eviction import evict
-from gangsched.lab.apiserver.kinds.pod_defaults import default_pod
+from gangsched.lab.apiserver.kinds.pod_status_validation import status_problems
 from gangsched.lab.apiserver.kinds.volumes import claims_of, release_claim
-from gangsched.lab.apiserver.status import FieldProblem, StatusError, bad_request
 from gangsched.lab.apiserver.store import Item
 from gangsched.lab.apiserver.strategy import Context, Object, Strategy, keep, keep_all_but_status
 
@@ -85,7 +87,7 @@ class PodStrategy(Strategy):
     def validate(self, new: Object, old: Object | None, context: Context) -> list[FieldProblem]:
         if context.subresource == "status":
             assert old is not None
-            return pod_validation.status_problems(new, old)
+            return status_problems(new, old)
         if old is None:
             return pod_validation.creation_problems(new)
         if new["spec"] == old["spec"]:

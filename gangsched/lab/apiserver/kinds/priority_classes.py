@@ -6,9 +6,10 @@ pkg/apis/scheduling/v1/helpers.go of Kubernetes 1.37.
 
 from __future__ import annotations
 
-from gangsched.lab.apiserver.kinds import names
+from gangsched.api_rules import names
+from gangsched.api_rules.status import FieldProblem, forbidden_field, invalid_value
 from gangsched.lab.apiserver.kinds.pod_admission import PREEMPT, default_priority_class
-from gangsched.lab.apiserver.status import FieldProblem, forbidden, forbidden_field, invalid_value
+from gangsched.lab.apiserver.status import forbidden
 from gangsched.lab.apiserver.strategy import Context, Object, Strategy
 
 HIGHEST_OF_USERS = 10**9

@@ -6,7 +6,8 @@ Source: pkg/registry/{authorization,authentication}, pkg/apis/authorization/vali
 
 from __future__ import annotations
 
-from gangsched.lab.apiserver.status import FieldProblem, StatusError, bad_request, invalid, invalid_value
+from gangsched.api_rules.status import FieldProblem, StatusError, bad_request, invalid_value
+from gangsched.lab.apiserver.status import invalid
 from gangsched.lab.apiserver.strategy import Context, Object, Strategy
 
 _GROUP = "authorization.k8s.io"

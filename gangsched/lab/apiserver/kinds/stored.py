@@ -13,8 +13,8 @@ import json
 import re
 from ipaddress import ip_network
 
-from gangsched.lab.apiserver.kinds.names import Problems
-from gangsched.lab.apiserver.status import FieldProblem, forbidden_field, invalid_value, required
+from gangsched.api_rules.names import Problems
+from gangsched.api_rules.status import FieldProblem, forbidden_field, invalid_value, required
 from gangsched.lab.apiserver.strategy import Context, Object, Strategy, keep, keep_all_but_status
 
 _KEY = re.compile(r"[-._a-zA-Z0-9]+\Z")

@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from gangsched.api_rules.schema.node import Schema
+from gangsched.api_rules.status import Cause, StatusError, bad_request, quoted
 from gangsched.lab.apiserver.patching.conformity import problems
 from gangsched.lab.apiserver.patching.fieldsets import EMPTY, FieldSet, Path, order, shown, without_prefix
 from gangsched.lab.apiserver.patching.managed import (
@@ -35,8 +37,6 @@ from gangsched.lab.apiserver.patching.typed import (
     remove,
     with_named_fields,
 )
-from gangsched.lab.apiserver.schema.node import Schema
-from gangsched.lab.apiserver.status import Cause, StatusError, bad_request, quoted
 
 Object = dict[str, Any]
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"

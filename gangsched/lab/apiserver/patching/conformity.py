@@ -10,10 +10,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from gangsched.api_rules.schema.node import Schema
 from gangsched.lab.apiserver.patching.fieldsets import field, shown
 from gangsched.lab.apiserver.patching.refusal import go_printed
 from gangsched.lab.apiserver.patching.typed import item_element
-from gangsched.lab.apiserver.schema.node import Schema
 
 _SCALARS = ("string", "bytes", "time", "integer", "number", "boolean", "quantity", "int-or-string")
 

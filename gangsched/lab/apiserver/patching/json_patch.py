@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from gangsched.api_rules.status import StatusError
 from gangsched.lab.apiserver.patching.refusal import does_not_apply, wrong_json_type
-from gangsched.lab.apiserver.status import StatusError
 
 MAX_OPERATIONS = 10_000
 # Limit for all `copy` operations of a patch together, as each can double the document.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from gangsched.api_rules.schema.node import Schema
 from gangsched.lab.apiserver.patching.fieldsets import (
     EMPTY,
     FieldSet,
@@ -20,7 +21,6 @@ from gangsched.lab.apiserver.patching.fieldsets import (
     without_prefix,
 )
 from gangsched.lab.apiserver.patching.typed import Difference, compare
-from gangsched.lab.apiserver.schema.node import Schema
 
 Object = dict[str, Any]
 APPLY, UPDATE = "Apply", "Update"

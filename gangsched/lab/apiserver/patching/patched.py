@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 
+from gangsched.api_rules.schema.decode import DecodeFailed, decode
+from gangsched.api_rules.schema.node import Schema
+from gangsched.api_rules.status import StatusError, quoted
 from gangsched.lab.apiserver.patching import refusal
 from gangsched.lab.apiserver.patching.json_patch import json_patch, merge_patch, unknown_operation_fields
 from gangsched.lab.apiserver.patching.strategic import merge_map
-from gangsched.lab.apiserver.schema.decode import DecodeFailed, decode
 from gangsched.lab.apiserver.schema.fields import complain, duplicates
-from gangsched.lab.apiserver.schema.node import Schema
-from gangsched.lab.apiserver.status import StatusError, quoted
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

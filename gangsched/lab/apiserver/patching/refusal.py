@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
-from gangsched.lab.apiserver.schema.decode import DecodeFailed
-from gangsched.lab.apiserver.status import StatusError, bad_request, invalid, invalid_value
+from gangsched.api_rules.schema.decode import DecodeFailed
+from gangsched.api_rules.status import StatusError, bad_request, invalid_value
+from gangsched.lab.apiserver.status import invalid
 
 
 def does_not_apply(why: str) -> StatusError:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from gangsched.api_rules.schema.node import Schema
+from gangsched.api_rules.status import bad_request
 from gangsched.lab.apiserver.patching import strategic_lists as lists
 from gangsched.lab.apiserver.patching.json_patch import without_nulls
 from gangsched.lab.apiserver.patching.refusal import go_printed, internal
 from gangsched.lab.apiserver.patching.strategic_lists import DELETE, MARKER, REPLACE, bad_type
-from gangsched.lab.apiserver.schema.node import Schema
-from gangsched.lab.apiserver.status import bad_request
 
 RETAIN_KEYS = "$retainKeys"
 DELETE_FROM = "$deleteFromPrimitiveList"

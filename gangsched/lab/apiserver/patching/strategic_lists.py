@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from gangsched.api_rules.status import StatusError
 from gangsched.lab.apiserver.patching.refusal import go_printed, internal
-from gangsched.lab.apiserver.status import StatusError
 
 MARKER = "$patch"
 DELETE, REPLACE, MERGE = "delete", "replace", "merge"

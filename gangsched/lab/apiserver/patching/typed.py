@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
+from gangsched.api_rules.schema.node import Schema
 from gangsched.lab.apiserver.patching.fieldsets import FieldSet, Path, Tree, field, keyed, tree_of, valued
-from gangsched.lab.apiserver.schema.node import Schema
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
 _UNKNOWN = Schema({})

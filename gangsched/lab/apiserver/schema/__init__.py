@@ -1,1 +1,2 @@
-"""The schemas of objects, and the validation and defaults that follow from them."""
+"""Schemas of custom objects, and which fields of a body are unknown; those of built-in kinds:
+api_rules.schema."""

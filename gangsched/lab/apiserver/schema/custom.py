@@ -14,10 +14,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from gangsched.lab.apiserver.schema.catalog import CustomRoot
+from gangsched.api_rules.schema.catalog import CustomRoot
+from gangsched.api_rules.schema.node import Schema
+from gangsched.api_rules.status import FieldProblem, field_problem, required
 from gangsched.lab.apiserver.schema.formats import is_format
-from gangsched.lab.apiserver.schema.node import Schema
-from gangsched.lab.apiserver.status import FieldProblem, field_problem, required
 
 _HEAD = ("apiVersion", "kind", "metadata")
 _TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", dict: "object", list: "array"}

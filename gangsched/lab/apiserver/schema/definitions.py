@@ -13,15 +13,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from gangsched.api_rules.status import FieldProblem, forbidden_field, invalid_value, not_supported, required
 from gangsched.lab.apiserver.schema.custom import python_pattern
 from gangsched.lab.apiserver.schema.formats import KNOWN
-from gangsched.lab.apiserver.status import (
-    FieldProblem,
-    forbidden_field,
-    invalid_value,
-    not_supported,
-    required,
-)
 
 Spec = dict[str, Any]
 TYPES = ("array", "boolean", "integer", "number", "object", "string")

@@ -11,9 +11,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from gangsched.lab.apiserver.schema.decode import DecodeFailed, decode
-from gangsched.lab.apiserver.schema.node import Schema
-from gangsched.lab.apiserver.status import StatusError, bad_request, quoted
+from gangsched.api_rules.schema.decode import DecodeFailed, decode
+from gangsched.api_rules.schema.node import Schema
+from gangsched.api_rules.status import StatusError, bad_request, quoted
 
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
 # The decoder stops counting here, and its message says so.

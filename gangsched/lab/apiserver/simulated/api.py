@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 import structlog
 
+from gangsched.api_rules.status import StatusError
 from gangsched.lab.apiserver.resources import Resource, Resources
-from gangsched.lab.apiserver.status import StatusError
 from gangsched.lab.apiserver.store import Item, Store
 from gangsched.lab.apiserver.strategy import Object, timestamp
 

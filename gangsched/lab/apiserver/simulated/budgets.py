@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from gangsched.lab.apiserver.selectors import LabelSelector
+from gangsched.api_rules.selectors import LabelSelector
+from gangsched.api_rules.status import StatusError
 from gangsched.lab.apiserver.simulated.api import Api
 from gangsched.lab.apiserver.simulated.timetable import Timetable
 from gangsched.lab.apiserver.simulated.view import PodView, View
-from gangsched.lab.apiserver.status import StatusError
 from gangsched.lab.apiserver.store import Change
 from gangsched.lab.apiserver.strategy import Object, timestamp
 

@@ -29,6 +29,7 @@ from random import Random
 import msgspec
 import structlog
 
+from gangsched.api_rules.status import StatusError
 from gangsched.errors import ParseError
 from gangsched.lab.apiserver.simulated import pod_status, references, scripts
 from gangsched.lab.apiserver.simulated.admission import UNEXPECTED, Refusal
@@ -37,7 +38,6 @@ from gangsched.lab.apiserver.simulated.machine import Machine
 from gangsched.lab.apiserver.simulated.scripts import Script
 from gangsched.lab.apiserver.simulated.timetable import Timetable
 from gangsched.lab.apiserver.simulated.view import PodView, View
-from gangsched.lab.apiserver.status import StatusError
 from gangsched.lab.apiserver.store import Item
 from gangsched.lab.apiserver.strategy import Object
 from gangsched.model.objects import Pod

@@ -16,6 +16,7 @@ from random import Random
 
 import structlog
 
+from gangsched.api_rules.status import StatusError
 from gangsched.errors import ParseError
 from gangsched.lab.apiserver.simulated import node_status, scripts
 from gangsched.lab.apiserver.simulated.api import Api
@@ -23,7 +24,6 @@ from gangsched.lab.apiserver.simulated.kubelets import Kubelets
 from gangsched.lab.apiserver.simulated.machine import Addresses, Inventory, Machine, cured, encoded, healthy
 from gangsched.lab.apiserver.simulated.timetable import Timetable
 from gangsched.lab.apiserver.simulated.view import NodeView, PodView, View, node_of
-from gangsched.lab.apiserver.status import StatusError
 from gangsched.lab.apiserver.strategy import Object
 from gangsched.model.device_labels import inventory_keys, inventory_labels, inventory_text
 from gangsched.model.devices import INVENTORY_KEY, parse_devices, parse_inventory

@@ -31,7 +31,7 @@ SHORTEST = "the same, shortest first"
 _HARD = "queueing: {bound: {groups: auto, mode: hard}}\n"
 # The real core, by the name of how it is configured.
 CONTENDERS: Mapping[str, str] = {
-    OURS: "",
+    OURS: "queueing: {bound: {mode: off}}\n",
     CLAIMS: _HARD,
     SHORTEST: _HARD + 'queues: [{name: all, order: shortest, namespaces: ["*"]}]\n',
 }

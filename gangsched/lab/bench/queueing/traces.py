@@ -19,12 +19,11 @@ from typing import TextIO
 import msgspec
 from msgspec.structs import replace
 
-from gangsched.core.state.reporter import clean
 from gangsched.errors import ConfigError
 from gangsched.journal.segments import SUFFIX
 from gangsched.lab.bench.queueing.jobs import Job, Workload, in_order
 from gangsched.lab.bench.queueing.sacct import NEVER_RAN, STILL_RUNS, sacct_jobs
-from gangsched.model.printable import several
+from gangsched.model.printable import clean, several
 
 _MAX_LINE = 10_000
 _MAX_LINES = 5_000_000

@@ -1,8 +1,8 @@
 """The cluster around the wire: nodes, gangs that come and end, kubelets, a controller, and mischief.
 
 Lives here: the writes of all actors but the scheduler to the API server's store, in process. Not here: the
-wire (sim.wire.network, sim.wire.server), the checks (sim.wire.judge). Every gang fits on the empty cluster
-and every pod ends by itself, so once faults stop all of them must have run.
+wire (lab.sim.wire.network, lab.sim.wire.server), the checks (lab.sim.wire.judge). Every gang fits on the
+empty cluster and every pod ends by itself, so once faults stop all of them must have run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """An asyncio loop in virtual time, which moves on when nothing is left to do.
 
 Lives here: the loop, its selector, the clocks of the process while it runs. Not here: sockets
-(sim.wire.network). anyio and asyncio run on it unchanged: the loop is asyncio's own except for its selector,
-which never waits.
+(lab.sim.wire.network). anyio and asyncio run on it unchanged: the loop is asyncio's own except for its
+selector, which never waits.
 
 Possible differences between runs are fixed: sockets are checked in the order of their registration, tasks
 hash by their number (anyio keeps them in sets), and reading the clock takes a small constant time, as work

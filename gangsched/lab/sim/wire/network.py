@@ -1,8 +1,8 @@
 """A network in memory: sockets that behave like the kernel's for kube.transport.connection, with faults.
 
 Lives here: bytes in transit, cut anywhere, delayed, until a connection breaks; connections that are refused
-or go silent. Not here: the meaning of the bytes (sim.wire.server), probabilities (sim.wire.weather). One
-Network belongs to one process, so that it can be killed as a whole.
+or go silent. Not here: the meaning of the bytes (lab.sim.wire.server), probabilities (lab.sim.wire.weather).
+One Network belongs to one process, so that it can be killed as a whole.
 """
 
 from __future__ import annotations
@@ -179,6 +179,8 @@ class MemorySocket:
 
 class MemoryNetwork(Network):
     """The network of one process. `accept` makes the server's end of each connection."""
+
+    spans_threads = False
 
     def __init__(
         self, loop: VirtualLoop, weather: Weather, accept: Callable[[Link], Peer], record: Record

@@ -2,7 +2,7 @@
 
 Lives here: requests from bytes, the answers' bytes, watches, and the weather's effect on each. Not here: the
 meaning of a request (gangsched.lab.apiserver, which contract tests hold to the real API server's answers and
-which shares nothing with gangsched.kube), pieces and delays (sim.wire.network).
+which shares nothing with gangsched.kube), pieces and delays (lab.sim.wire.network).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from random import Random
 
 import msgspec
 
+from gangsched.api_rules.status import StatusError
 from gangsched.lab.apiserver import responses
 from gangsched.lab.apiserver.discovery import Discovery
 from gangsched.lab.apiserver.documents import Documents
@@ -24,7 +25,7 @@ from gangsched.lab.apiserver.openapi import OpenApi
 from gangsched.lab.apiserver.registry import Registry
 from gangsched.lab.apiserver.requests import Request
 from gangsched.lab.apiserver.responses import Answer
-from gangsched.lab.apiserver.status import StatusError, expired
+from gangsched.lab.apiserver.status import expired
 from gangsched.lab.apiserver.watches import Watch, error_line
 from gangsched.lab.sim.wire.loop import VirtualLoop
 from gangsched.lab.sim.wire.network import Link

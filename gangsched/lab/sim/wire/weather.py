@@ -1,7 +1,8 @@
 """Weather on the wire: faults of connections, requests and watches, drawn from a seed.
 
-Only probabilities and delays live here; sim.wire.network and sim.wire.server ask for them. After `clear()`
-nothing new goes wrong; connections that went silent before stay silent, since clients must notice that.
+Only probabilities and delays live here; lab.sim.wire.network and lab.sim.wire.server ask for them. After
+`clear()` nothing new goes wrong; connections that went silent before stay silent, since clients must notice
+that.
 """
 
 from __future__ import annotations

@@ -75,6 +75,7 @@ export function listen(onNodes) {
       fill(place,
         ...(found.changes.length ? [make("p", { class: "hint" }, `With ${found.changes.join("; ")}:`)] : []),
         ...found.gangs.flatMap((one) => gang(one, found.endless)),
+        ...list("Of the YAML", found.notes),
         ...list(`It would evict ${many(found.evicted.length, "pod")}`, found.evicted));
       onNodes(new Set(found.gangs.flatMap((one) => one.members.map((m) => m.node))));
     } catch {

@@ -1,9 +1,9 @@
 """Jobs: how many pods a Job should have, how they ended, when it is done.
 
-Lives here: reconciling one Job after a change of it or its pods. Not here: building and reading its pods
-(pods.py), its status object (status.py). cluster.py passes changes in; it reconciles (`act`) once all known
-changes have been processed, so that it knows all pods that it created. Source: kubernetes
-pkg/controller/job/job_controller.go, read in v1.37.
+Lives here: reconciling one Job after a change of it or its pods. Not here: building its pods
+(api_rules.job_pods), reading them (pods.py), its status object (status.py). cluster.py passes changes in; it
+reconciles (`act`) once all known changes have been processed, so that it knows all pods that it created.
+Source: kubernetes pkg/controller/job/job_controller.go, read in v1.37.
 
 Not simulated, with an event on the Job that says so: podFailurePolicy, successPolicy, backoffLimitPerIndex.
 """
@@ -15,11 +15,12 @@ from typing import Any
 
 import structlog
 
+from gangsched.api_rules.job_pods import TRACKING, build
+from gangsched.api_rules.status import StatusError
 from gangsched.lab.apiserver.simulated.api import Api
 from gangsched.lab.apiserver.simulated.jobs import indexes, pods, status
 from gangsched.lab.apiserver.simulated.timetable import Timetable
 from gangsched.lab.apiserver.simulated.view import PodView, View
-from gangsched.lab.apiserver.status import StatusError
 from gangsched.lab.apiserver.store import Change
 from gangsched.lab.apiserver.strategy import Object
 
@@ -271,7 +272,7 @@ class Jobs:
         for n_done, index in enumerate(which):
             try:
                 item = self._api.registry.create(
-                    self._api.pods, pods.build(look.job, index), namespace=look.ref.namespace
+                    self._api.pods, build(look.job, index), namespace=look.ref.namespace
                 )
             except StatusError as error:
                 if "is being terminated" not in error.message:
@@ -338,7 +339,7 @@ class Jobs:
             return
 
         def change(obj: Object) -> None:
-            kept = [each for each in obj["metadata"].get("finalizers", ()) if each != pods.TRACKING]
+            kept = [each for each in obj["metadata"].get("finalizers", ()) if each != TRACKING]
             obj["metadata"]["finalizers"] = kept
             if not kept:
                 del obj["metadata"]["finalizers"]

@@ -1,0 +1,1 @@
+"""The schemas of the built-in kinds, and the decoding of objects by them."""

@@ -1,0 +1,76 @@
+"""What all pods of one turn may ask together about nodes and other pods.
+
+One pod's lists are bounded where its template is made (core.types.spec_limits). Members of a gang may each
+have lists of their own, as long as one pod's may be, so a gang of a few hundred pods would still take a turn
+of minutes. Above the limits here the unit is refused before anything is computed for its members. Searches,
+which look again and again, have budgets of looks, and a look costs more the more is asked (`weight_of`).
+Called by core.groups.attempts, core.preemption.victim_trials, and by core.cycle.cycle for those who ask on a
+copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from operator import attrgetter
+
+from gangsched.core.types.group import PodInfo
+from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.spec_limits import MAX_UNIT_ENTRIES, MAX_UNIT_REQUIREMENTS, MAX_UNIT_TERMS
+
+
+def over_unit_limit(members: Sequence[Sequence[PodInfo]]) -> str:
+    """Returns why the members of the unit's groups ask too much together; "" if they do not."""
+    if len(members) == 1 and len(members[0]) == 1:
+        return ""
+    templates = _templates(members)
+    if len(templates) == 1:
+        return ""
+    n = sum(one.n_node_requirements for one in templates)
+    if n > MAX_UNIT_REQUIREMENTS:
+        return _said("nodeAffinity and nodeSelector", f"{n:,} requirements", MAX_UNIT_REQUIREMENTS)
+    n = sum(one.n_pod_terms for one in templates)
+    if n > MAX_UNIT_ENTRIES:
+        return _said(_POD_TERMS, f"{n:,} of them", MAX_UNIT_ENTRIES)
+    if n > MAX_UNIT_TERMS:
+        n = len(set(_terms(templates)))
+        if n > MAX_UNIT_TERMS:
+            return _said(_POD_TERMS, f"{n:,} different ones", MAX_UNIT_TERMS)
+    return ""
+
+
+def weight_of(members: Sequence[Sequence[PodInfo]]) -> int:
+    """Returns about how many times as much one look at all nodes costs for a member of the unit as for a pod
+    that asks little of nodes and other pods; budgets of searches are divided by it."""
+    templates = _templates(members)
+    n_terms = sum(one.n_pod_terms for one in templates)
+    n_requirements = sum(one.n_node_requirements for one in templates)
+    return 1 + (n_terms // _TERMS + n_requirements // _REQUIREMENTS) // max(len(templates), 1)
+
+
+# Measured: a template with so many costs about twice as much as one with none.
+_TERMS, _REQUIREMENTS = 4, 100
+
+
+def _templates(members: Sequence[Sequence[PodInfo]]) -> set[PodTemplate]:
+    """Returns the kinds of pods; for every unit that is tried, so in one call for each group."""
+    found: set[PodTemplate] = set()
+    for own in members:
+        found.update(map(_template_of, own))
+    return found
+
+
+_template_of: Callable[[PodInfo], PodTemplate] = attrgetter("template")
+_POD_TERMS = "podAffinity, podAntiAffinity and topologySpreadConstraints"
+
+
+def _terms(templates: Iterable[PodTemplate]) -> Iterator[Hashable]:
+    """Yields what is compared with other pods; equal terms of several templates are computed once."""
+    for template in templates:
+        yield from template.affinity_terms
+        constraints = template.spec.topology_spread_constraints or ()
+        for one, selector in zip(constraints, template.spread_selectors, strict=True):
+            yield template.namespace, one.topology_key, selector
+
+
+def _said(where: str, n: str, most: int) -> str:
+    return f"all pods that start together ask too much in {where}: {n}, at most {most:,} for one turn"

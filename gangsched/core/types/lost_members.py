@@ -1,0 +1,54 @@
+"""What a gang that has started lacks by now, in words: it lost members, and runs with fewer than it needs.
+
+Pure; read by the core's reports and by what shows gangs to people. Not here: what is done about it
+(core.groups.lost_members).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from gangsched.core.types.states import BOUND, DONE, GroupState
+from gangsched.model.printable import several
+
+if TYPE_CHECKING:
+    from gangsched.core.types.group import Group
+
+# How many roles one message names.
+_MAX_ROLES = 3
+
+
+def lacks(group: Group) -> str:
+    """Returns what is missing, as "3 of 4 members run; role b: 1 of 2"; "" if the gang has not started, has
+    enough, or has ended. Costs a look at each member only while a role may lack some."""
+    definition = group.definition
+    if definition is None or not group.satisfied:
+        return ""
+    is_short = group.n_bound < definition.min_count
+    if not is_short and not definition.roles:
+        return ""
+    if not group.is_gang or not group.n_holding or group.state is GroupState.UNWINDING:
+        return ""
+    roles = _lacking(group, definition.roles) if definition.roles else []
+    if not roles and not is_short:
+        return ""
+    return f"{group.n_bound} of {group.min_count} members run" + roles_told(roles)
+
+
+def _lacking(group: Group, least: Mapping[str, int]) -> list[tuple[str, int, int]]:
+    if group.n_bound == group.n_existing:  # all that exist have started, and these are counted by role
+        return group.missing_roles()
+    started = dict.fromkeys(least, 0)
+    for info in group.members.values():
+        if info.role in started and info.state in (BOUND, DONE):
+            started[info.role] += 1
+    return [(role, started[role], n) for role, n in least.items() if started[role] < n]
+
+
+def roles_told(missing: Iterable[tuple[str, int, int]]) -> str:
+    """Names roles that lack members, for a message that states how many there are."""
+    missing = list(missing)
+    told = "".join(f"; role {role}: {n} of {wanted}" for role, n, wanted in missing[:_MAX_ROLES])
+    n_more = len(missing) - _MAX_ROLES
+    return told + (f"; and {several(n_more, 'role')} more" if n_more > 0 else "")

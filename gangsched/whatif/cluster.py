@@ -1,0 +1,109 @@
+"""What manifests name and the cluster has: PriorityClasses, runtimes of TrainJobs, limits of namespaces.
+
+Lives here: reading them from the API server. What the files themselves hold of these is added by manifests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gangsched.errors import ApiError
+from gangsched.kube.client import ApiClient
+from gangsched.kube.transport.http1 import segment
+from gangsched.model import bounded, workloads
+from gangsched.whatif import trainer
+from gangsched.whatif.admission import NO_LIMITS, QUOTA, RANGE, Limits
+from gangsched.whatif.templates import Json
+
+_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+_RUNTIMES = f"/apis/{trainer.GROUP}/v1alpha1"
+_REQUEST_S = 5.0
+
+
+class PriorityClass(workloads.PriorityClass):
+    """With all that the API server copies to a pod."""
+
+    preemption_policy: str | None = None
+
+
+Classes = Mapping[str, PriorityClass]
+"""By name."""
+
+
+class Cluster(NamedTuple):
+    """Of the cluster, as far as it may be read."""
+
+    classes: Classes = MappingProxyType({})
+    runtimes: trainer.Runtimes = MappingProxyType({})
+    limits: Limits = NO_LIMITS
+
+
+class UnknownClasses(dict[str, PriorityClass]):
+    """Classes that may not be listed: every name may be one of them, with priority 0."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __missing__(self, name: str) -> PriorityClass:
+        return read_class({"metadata": {"name": name}})
+
+
+class _PriorityClasses(msgspec.Struct):
+    items: list[PriorityClass] = []
+
+
+class _Objects(msgspec.Struct):
+    items: list[dict[str, Any]] = []
+
+
+_decode_list = msgspec.json.Decoder(_Objects).decode
+_decode = bounded.lenient_decoder(_PriorityClasses)
+
+
+def read_class(document: object) -> PriorityClass:
+    """Raises: msgspec.MsgspecError."""
+    return msgspec.convert(document, PriorityClass)
+
+
+async def priority_classes(client: ApiClient) -> Classes:
+    """Raises: ApiError."""
+    body = await client.get(_CLASSES, timeout_s=_REQUEST_S)
+    try:
+        return {one.metadata.name: one for one in _decode(body).items}
+    except msgspec.MsgspecError as error:
+        raise ApiError(f"{_CLASSES}: {error}") from None
+
+
+async def runtime(client: ApiClient, key: tuple[str, str, str]) -> Json | None:
+    """Returns the runtime of this kind, namespace and name; None if there is none. Raises: ApiError."""
+    kind, namespace, name = key
+    where = f"/namespaces/{segment(namespace)}" if namespace else ""
+    path = f"{_RUNTIMES}{where}/{kind.lower()}s/{segment(name)}"
+    try:
+        body = await client.get(path, timeout_s=_REQUEST_S)
+        found = msgspec.json.decode(body)
+    except ApiError as error:
+        if error.code == 404:
+            return None
+        raise
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise ApiError(f"{path}: {str(error)[:200]}") from None
+    return found if isinstance(found, dict) else None
+
+
+async def limits_of(client: ApiClient, namespace: str) -> Limits:
+    """Returns the LimitRanges and ResourceQuotas of a namespace. Raises: ApiError."""
+    found: dict[str, dict[tuple[str, str], Json]] = {RANGE: {}, QUOTA: {}}
+    for kind, of_kind in found.items():
+        path = f"/api/v1/namespaces/{segment(namespace)}/{kind.lower()}s"
+        body = await client.get(path, timeout_s=_REQUEST_S)
+        try:
+            items = _decode_list(body).items
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise ApiError(f"{path}: {str(error)[:200]}") from None
+        of_kind |= {(namespace, str((one.get("metadata") or {}).get("name"))): one for one in items}
+    return Limits(found[RANGE], found[QUOTA])

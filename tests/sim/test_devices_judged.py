@@ -1,0 +1,53 @@
+"""Judges 10 and 64 of device IDs: what a bind may be given beside others, by what the process was told."""
+
+from __future__ import annotations
+
+import json
+
+from msgspec.structs import replace
+
+from gangsched.lab.sim.checkers import bind_is_sound
+from gangsched.lab.sim.objects import GPU, make_node, make_pod
+from gangsched.lab.sim.told import Told
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+
+
+def bind(name: str, *ids: str) -> ef.BindPod:
+    own = {"gangsched.io/allocated-devices": json.dumps({"main": {GPU: ids}})} if ids else {}
+    uid = f"uid-d-{name}"
+    return ef.BindPod(uid, "d", name, "n", own, f"pod:d/{name}", 1, "c")
+
+
+def test_a_pod_whose_bind_is_to_be_sent_again_without_ids_hides_who_has_which() -> None:
+    """Its answer was lost, and a read has not found it bound: it may go first, as it was."""
+    told, pods = Told(), [make_pod(name, gpus=2) for name in ("first", "next")]
+    pods = [replace(pod, metadata=replace(pod.metadata, resource_version="1")) for pod in pods]
+    told.hear([ev.NodeAdded(make_node("n", gpus=8)), *map(ev.PodAdded, pods)])
+    assert list(bind_is_sound(bind("next"), told)), "all who hold something are known"
+    told.promise(bind("first"))
+    assert not list(bind_is_sound(bind("next"), told))
+    told.hear([ev.PodRead("uid-d-first", pods[0])])
+    assert not list(bind_is_sound(bind("next"), told))
+    assert not list(bind_is_sound(bind("next", "GPU-n-0", "GPU-n-1"), told)), "or it is not sent again"
+    told.hear([ev.BindFailed("uid-d-first", 1, 422, "", "")])
+    [found] = bind_is_sound(bind("next"), told)
+    assert found.startswith("10: ")
+
+
+def test_a_pod_that_is_bumped_may_still_get_what_its_node_lists_no_longer() -> None:
+    """Its repeated bind was withdrawn, and the one whose answer was lost may land until the bump is done."""
+    told, pods = Told(), [make_pod(name, gpus=2) for name in ("first", "next")]
+    pods = [replace(pod, metadata=replace(pod.metadata, resource_version="1")) for pod in pods]
+    told.hear([ev.NodeAdded(make_node("n", gpus=8)), *map(ev.PodAdded, pods)])
+    for _ in range(2):
+        told.note_sent(sent := bind("first", "gone-0", "gone-1"), sent)
+        told.hear([ev.PodRead("uid-d-first", pods[0])])
+    told.note_sent(sent, sent)
+    told.hear([ev.BindCancelled("uid-d-first", 1)])
+    assert list(bind_is_sound(bind("next"), told)), "its answers are all there is"
+    told.note_sent(ef.BumpPod("uid-d-first", "d", "first", "c"), None)
+    assert not list(bind_is_sound(bind("next"), told))
+    told.hear([ev.PodBumped("uid-d-first", pods[0])])
+    [found] = bind_is_sound(bind("next"), told)
+    assert found.startswith("10: ")
