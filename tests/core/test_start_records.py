@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 from msgspec.structs import replace
@@ -13,7 +14,7 @@ from gangsched.lab.sim.objects import inventory, make_node, make_pod, make_pod_g
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.devices import INVENTORY_KEY
-from gangsched.model.objects import ContainerEnd, ContainerState, ContainerStatus, Pod
+from gangsched.model.objects import Condition, ContainerEnd, ContainerState, ContainerStatus, Pod
 from gangsched.model.pod_group import COSCHEDULING_LABEL, START_KEY
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
@@ -103,6 +104,40 @@ def test_a_process_that_died_before_it_wrote_that_a_gang_is_whole_again_is_spoke
     c.pods = there
     [said] = [one for one in c.run().all(ef.WritePodCondition) if one.type == ef.GANG_WHOLE]
     assert (said.name, said.status, said.reason) == (marked.metadata.name, "True", "Whole")
+
+
+def says_in_part(c: Cluster, name: str, minute: int) -> Cluster:
+    """A process that no longer leads writes, at that minute, that the gang is bound in part."""
+    pod = c.pod(name)
+    when = datetime(2026, 1, 1, 0, minute, tzinfo=UTC)
+    mark = Condition(ef.GANG_WHOLE, "False", "BoundInPart", "1 of 4", last_transition_time=when)
+    others = [one for one in pod.status.conditions or () if one.type != mark.type]
+    return c.update(pod, status=replace(pod.status, conditions=[*others, mark]))
+
+
+def answers(c: Cluster) -> list[tuple[str, str, str]]:
+    written = [one for one in c.run().all(ef.WritePodCondition) if one.type == ef.GANG_WHOLE]
+    c.clear()
+    return [(one.name, one.status, one.reason) for one in written]
+
+
+@pytest.mark.parametrize("has_lost", [False, True], ids=["whole", "has lost a member"])
+def test_what_a_deposed_process_writes_of_a_gang_that_started_is_put_right_each_time(
+    *, has_lost: bool
+) -> None:
+    c = cluster(nodes=4).submit(gang("a", pods=4, gpus=4)).run()
+    started(c)
+    if has_lost:
+        c.delete("a-3").run()
+    c.clear()
+    right = ("a-1", "False", "LostMembers") if has_lost else ("a-1", "True", "Whole")
+    for minute in (10, 11):
+        assert answers(says_in_part(c, "a-1", minute)) == [right]
+        assert answers(c.wait(60.0)) == []
+    says_in_part(c, "a-0", 12).run()
+    c.restart().run().wait(120.0)
+    assert not c.all(ef.EvictPod)
+    assert len(runs(c)) == (3 if has_lost else 4)
 
 
 def test_a_gang_with_more_members_than_it_needs_survives_a_loss_and_a_restart() -> None:

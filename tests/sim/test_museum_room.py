@@ -17,6 +17,7 @@ from gangsched.core.binding.start_records import StartRecords
 from gangsched.core.cache import device_ledger
 from gangsched.core.cache.inventories import Inventories
 from gangsched.core.device_audit.device_health import DeviceHealth
+from gangsched.core.groups import membership
 from gangsched.core.groups.making_room import MakingRoom
 from gangsched.core.preemption import queue_rights, victims
 from gangsched.core.preemption.queue_rights import QueueRights
@@ -135,6 +136,10 @@ def bound_is_taken_for_started(patch: Patch) -> None:
     patch.setattr(start_records, "is_refused", lambda pod: False)
 
 
+def what_a_deposed_leader_wrote_stays(patch: Patch) -> None:
+    patch.setattr(membership, "note_doubt", lambda *args, **more: False)
+
+
 # The mistake, the storm, and the beginning of what the checkers say of it.
 EXHIBITS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
     "cordons are not seen": (cordons_are_not_seen, "storm", "2: "),
@@ -151,6 +156,7 @@ EXHIBITS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
     "a record is not read": (a_record_is_not_read, "refused", "63: "),
     "whoever is short is in part": (whoever_is_short_is_in_part, "storm", "62: "),
     "whoever is short, by a second": (whoever_is_short_is_in_part, "duel", "62: "),
+    "what the deposed wrote stays": (what_a_deposed_leader_wrote_stays, "duel", "62: "),
     "bound is taken for started": (bound_is_taken_for_started, "refused", "63: "),
     "failed devices are left": (failed_devices_are_left, "sick", "50: "),
     "an unreadable list lists nothing": (an_unreadable_list_is_a_list_of_nothing, "sick", "50: "),

@@ -169,7 +169,8 @@ class StartRecords:
         for info in chosen:
             if reason != known_reason or info.uid not in known:
                 self._write(info, "False", reason, message)
-        group.marked = reason, {**known, **{info.uid: None for info in chosen}}
+        marked = {} if known_reason == WHOLE else known
+        group.marked = reason, {**marked, **{info.uid: None for info in chosen}}
 
     def marked_since_s(self, group: Group, reason: str) -> float:
         """Since when its members say so, on this process' clock; now, if none does or that is unknown."""
@@ -180,20 +181,34 @@ class StartRecords:
         return now_s if ahead_s is None or not times else min(min(times) - ahead_s, now_s)
 
     def whole(self, group: Group) -> None:
-        """Writes that the gang is whole again, on the members that say otherwise or were to."""
+        """Writes that the gang is whole, once on each member that says otherwise or was to; again only where
+        another process has written since."""
         reason, known = group.marked
-        if reason == WHOLE:
+        if reason == WHOLE and not group.doubts:
             return  # written, and perhaps not seen yet
         if not known and not group.has_conditions:
             return
-        bound = group.in_state(BOUND)
+        bound = [info for info in group.in_state(BOUND) if reason != WHOLE or info.uid in group.doubts]
+        group.doubts = ()
         marked = [info for info in bound if info.pod.status.conditions and _mark(info) is not None]
-        if known:
+        if reason != WHOLE and known:
             marked += [info for info in bound if info.uid in known and info not in marked]
         for info in marked:
             self._write(info, "True", WHOLE, is_bound_where(group))
         if marked:
-            group.marked = WHOLE, {}
+            answered = {info.uid: _mark(info) for info in marked}
+            group.marked = WHOLE, {**known, **answered} if reason == WHOLE else answered
+
+    def answer(self, group: Group) -> None:
+        """Puts right what another process has written on members of a gang that has started."""
+        if not group.lost:
+            self.whole(group)
+            return
+        doubted = [group.members[uid] for uid in group.doubts if uid in group.members]
+        group.doubts = ()
+        for info in doubted:
+            if info.state is BOUND and _mark(info) is not None:
+                self._write(info, "False", LOST_MEMBERS, group.lost)
 
     def _write(self, info: PodInfo, status: str, reason: str, message: str) -> None:
         meta = info.pod.metadata
@@ -268,6 +283,30 @@ def note_refusal(info: PodInfo, group: Group, *, before: Pod) -> None:
         group.satisfied = False
 
 
+def note_doubt(info: PodInfo, group: Group, *, before: Pod) -> bool:
+    """Whether this version of the member says, unlike the last, that a gang that has started is not whole.
+
+    Conditions are written without a fence, so that a process which no longer leads may have written it: it is
+    put right (`StartRecords.whole`), or the next process believes it and evicts a gang that runs.
+    """
+    now, (reason, answered) = _condition(info.pod), group.marked
+    if now is None or now == _condition(before):
+        return False
+    if reason == WHOLE and info.uid in answered:
+        if now.status != "False":  # what was written has come
+            group.marked = WHOLE, {uid: one for uid, one in answered.items() if uid != info.uid}
+            return False
+        if answered[info.uid] is None:  # our own, which is put right already
+            group.marked = WHOLE, {**answered, info.uid: now}
+            return False
+        if answered[info.uid] == now:
+            return False
+    if now.status != "False" or now.reason == reason or not group.satisfied:
+        return False
+    group.doubts = (*(uid for uid in group.doubts if uid in group.members), info.uid)
+    return True
+
+
 def all_landed(group: Group) -> bool:
     """Whether enough of the gang was started, with those of its last attempt that have already failed: unless
     kubelet refused them, their binds landed all the same."""
@@ -311,8 +350,13 @@ def _read(text: str) -> StartRecord | None:
 
 
 def _mark(info: PodInfo) -> Condition | None:
-    for one in info.pod.status.conditions or ():
-        if one.type == GANG_WHOLE and one.status == "False":
+    found = _condition(info.pod)
+    return found if found is not None and found.status == "False" else None
+
+
+def _condition(pod: Pod) -> Condition | None:
+    for one in pod.status.conditions or ():
+        if one.type == GANG_WHOLE:
             return one
     return None
 

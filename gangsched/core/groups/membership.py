@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gangsched.core.binding.reservation_checks import is_resized
-from gangsched.core.binding.start_records import all_landed, note_refusal
+from gangsched.core.binding.start_records import all_landed, note_doubt, note_refusal
 from gangsched.core.device_audit.device_health import DeviceHealth
 from gangsched.core.device_audit.drift import DriftAudit
 from gangsched.core.groups.foreign_nominations import ForeignNominations
@@ -351,6 +351,8 @@ class Membership:
             self._group_specs.own_keys.edited(info.group, pod)
         if info.state is BOUND:
             self._health.pod_edited(info)
+            if info.group is not None and pod.status.conditions and note_doubt(info, info.group, before=old):
+                shared.touch(info.group)
         if info.state is BOUND and shared.ends is not None and is_edited(old, pod):
             shared.may_end_otherwise(info)
             if info.group is not None:

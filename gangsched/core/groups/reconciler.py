@@ -90,6 +90,9 @@ class GroupReconciler:
             group.recovering = False
         if group.satisfied or group.lost:
             self.losses.look(group)
+        is_at_rest = group.state not in (BINDING, GroupState.UNWINDING)
+        if group.doubts and group.satisfied and is_at_rest and (group.lost or group.is_whole):
+            self._binder.records.answer(group)
 
     def recover(self, group: Group) -> None:
         """Completes or unwinds, by policy, a group found half bound, mostly after a restart, or goes on with

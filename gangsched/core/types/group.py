@@ -30,7 +30,7 @@ from gangsched.core.types.states import (
     MemberState,
 )
 from gangsched.core.types.victim_words import LOWER, PAST_WALLTIME
-from gangsched.model.objects import Pod
+from gangsched.model.objects import Condition, Pod
 from gangsched.model.pod_group import POD, GroupKey, PodGroup
 
 NO_ROW = -1
@@ -40,7 +40,7 @@ NEVER_S = math.inf
 LONG_AGO_S = 1e12
 
 _NOBODY = dict.fromkeys(MemberState, 0)
-_UNMARKED: tuple[str, Mapping[str, None]] = "", {}
+_UNMARKED: tuple[str, Mapping[str, Condition | None]] = "", {}
 _EXISTING = frozenset((PENDING, ASSUMED, BOUND, DONE))
 _PLACED = frozenset((ASSUMED, BOUND, DONE))
 _STARTED = frozenset((BOUND, DONE))
@@ -105,7 +105,7 @@ class Group:
     role. n_changes: how often members came, went, changed or began to leave. warned: ignored statements that
     were reported. conditions_told: conditions last written to its object beside its state. raised: the most
     that PreEnqueue adds to a member's priority. wished_priority: its object's. tried_s: when its last attempt
-    was; n_early: how many in a row were early (core.state.early_turns). start_record and marked: of
+    was; n_early: how many in a row were early (core.state.early_turns). start_record, marked and doubts: of
     core.binding.start_records; lost: what it lacks, as told last (core.groups.lost_members). states_walltime:
     whether a member has ever had a key of walltimes; has_conditions: whether one has ever had conditions.
     """
@@ -120,6 +120,7 @@ class Group:
         "counts",
         "deadline_s",
         "definition",
+        "doubts",
         "failed_binds",
         "failure",
         "first_complete_s",
@@ -174,7 +175,8 @@ class Group:
         self.attempts = self.failure = self.active_token = self.n_early = 0
         self.failed_binds: dict[str, str] = {}
         self.cause_id = self.message = self.said = self.warned = self.lost = self.start_record = ""
-        self.marked: tuple[str, Mapping[str, None]] = _UNMARKED
+        self.marked: tuple[str, Mapping[str, Condition | None]] = _UNMARKED
+        self.doubts: tuple[str, ...] = ()
         self.backoff_until_s = self.tried_s = -NEVER_S
         self.deadline_s = NEVER_S
         self.rejected_by: tuple[tuple[str, PodTemplate | None], ...] = ()

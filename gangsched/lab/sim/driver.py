@@ -31,7 +31,7 @@ from gangsched.lab.sim.hooks import as_bind
 from gangsched.lab.sim.making import make_scheduler
 from gangsched.lab.sim.mischief import Mischief
 from gangsched.lab.sim.progress import decides_in_time, resting_groups_can_go_on
-from gangsched.lab.sim.restarts import Restarts
+from gangsched.lab.sim.restarts import Restarts, marks_are_true
 from gangsched.lab.sim.spite import Spite
 from gangsched.lab.sim.step_judges import StepJudges
 from gangsched.lab.sim.tampering import Tampering
@@ -168,6 +168,7 @@ class Simulation:
         self._judge(checkers.cache_is_store(self.api, self.scheduler))
         self._judge(checkers.nothing_lost(self.api, self.scheduler))
         self._judge(checkers.nothing_leaks(self.scheduler))
+        self._judge(marks_are_true(self.scheduler))
         self._judge(resting_groups_can_go_on(self.api, self.scheduler))
         self._judge(self.judges.in_the_end(self.scheduler, self.told, self.timeline.now_s))
         if not self._store_is_true:

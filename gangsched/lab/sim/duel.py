@@ -34,7 +34,7 @@ from gangsched.lab.sim.hooks import as_bind
 from gangsched.lab.sim.making import usual_config
 from gangsched.lab.sim.mischief import Mischief
 from gangsched.lab.sim.reading import ids_of
-from gangsched.lab.sim.restarts import Takeovers
+from gangsched.lab.sim.restarts import Takeovers, marks_are_true
 from gangsched.lab.sim.starts import Starts
 from gangsched.lab.sim.timeline import Timeline
 from gangsched.lab.sim.told import Told
@@ -347,6 +347,7 @@ class Duel:
         self.judge(self.half_bound.too_long(leader.api, now_s, limit_s, calm_since_s=since_s))
         self.judge(checkers.cache_is_store(leader.api, leader.scheduler))
         self.judge(checkers.nothing_leaks(leader.scheduler))
+        self.judge(marks_are_true(leader.scheduler))
 
     @property
     def history(self) -> list[bytes]:

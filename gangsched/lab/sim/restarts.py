@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import ClassVar, Protocol
 
+from gangsched.core.binding.start_records import LOST_MEMBERS
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import GroupState, MemberState
@@ -29,7 +30,8 @@ class Restarts:
     for started, and of which one member at least has run, and was not asked to go, ever since."""
 
     others_write: ClassVar[bool] = False
-    """Whether another process may have marked a gang as bound in part meanwhile: marks are not fenced."""
+    """Whether another process may have marked a gang as bound in part meanwhile: marks are not fenced. Who
+    leads puts it right as soon as it sees it, and may die before."""
 
     def __init__(self) -> None:
         self._started: dict[Gang, frozenset[str]] = {}
@@ -139,6 +141,17 @@ class Takeovers(Restarts):
         """Its process ends."""
         if self.leader is replica:
             self.by(None)
+
+
+def marks_are_true(scheduler: Scheduler) -> Iterator[str]:
+    """62: at rest no member of a gang that has started says otherwise, whoever wrote it."""
+    for group in scheduler.shared.groups.values():
+        if not (group.is_gang and group.satisfied) or group.state is UNWINDING:
+            continue
+        for info in group.in_state(MemberState.BOUND):
+            for one in info.pod.status.conditions or ():
+                if one.type == GANG_WHOLE and one.status == "False" and one.reason != LOST_MEMBERS:
+                    yield f"62: {group.key} has started, and {info.pod.key} says {one.reason}"
 
 
 def _is_marked_in_part(pod: Pod) -> bool:
