@@ -289,9 +289,10 @@ def note_doubt(info: PodInfo, group: Group, *, before: Pod) -> bool:
     Conditions are written without a fence, so that a process which no longer leads may have written it: it is
     put right (`StartRecords.whole`), or the next process believes it and evicts a gang that runs.
     """
-    now, (reason, answered) = _condition(info.pod), group.marked
+    now = _condition(info.pod)
     if now is None or now == _condition(before):
         return False
+    reason, answered = group.marked
     if reason == WHOLE and info.uid in answered:
         if now.status != "False":  # what was written has come
             group.marked = WHOLE, {uid: one for uid, one in answered.items() if uid != info.uid}

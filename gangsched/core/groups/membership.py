@@ -28,6 +28,7 @@ from gangsched.core.groups.pod_versions import (
     is_elsewhere,
     is_leaving_an_inferred_gang,
     is_newer,
+    is_only_bound,
     is_started_by_others,
     lacks_devices,
     read_start,
@@ -353,11 +354,13 @@ class Membership:
             self._health.pod_edited(info)
             if info.group is not None and pod.status.conditions and note_doubt(info, info.group, before=old):
                 shared.touch(info.group)
-        if info.state is BOUND and shared.ends is not None and is_edited(old, pod):
-            shared.may_end_otherwise(info)
-            if info.group is not None:
-                self._group_specs.own_keys.edited(info.group, pod)
         is_seen = bool(pod.spec.node_name) and not old.spec.node_name
+        if info.state is BOUND and shared.ends is not None:
+            is_new = not is_only_bound(old, pod) if is_seen else is_edited(old, pod)
+            if is_new:
+                shared.may_end_otherwise(info)
+            if is_new and info.group is not None:
+                self._group_specs.own_keys.edited(info.group, pod)
         if is_seen and info.state is BOUND:
             self._audit.pod_bound(info)
             if is_elsewhere(info, pod):

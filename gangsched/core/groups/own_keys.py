@@ -79,13 +79,13 @@ _ON_PODS = _ON_BOTH | {
     SCOPE_KEY,
 }
 _LABELS = frozenset((GROUP_LABEL, QUEUE_KEY))
-_WRITTEN = frozenset((*BIND_KEYS, ALLOCATED_KEY, VISIBLE_KEY, f"{PREFIX}traceparent", f"{PREFIX}fenced"))
+WRITTEN_KEYS = frozenset((*BIND_KEYS, ALLOCATED_KEY, VISIBLE_KEY, f"{PREFIX}traceparent", f"{PREFIX}fenced"))
 """Annotations that the scheduler itself writes on pods."""
 _OF_OBJECT = frozenset((TOTAL_MEMBERS_KEY, TIMEOUT_KEY, GROUPS_KEY, PARTIAL_BIND_KEY, DISRUPTION_KEY))
 """Annotations about the gang as a whole: if it has a PodGroup they are read only there."""
 _MAKES_A_GANG = frozenset((MIN_MEMBERS_KEY, TOTAL_MEMBERS_KEY, GROUPS_KEY))
 """Annotations that show that a lone pod was meant to be in a gang; the others mean nothing for one pod."""
-_POD_ANNOTATIONS = _ON_PODS | _WRITTEN
+_POD_ANNOTATIONS = _ON_PODS | WRITTEN_KEYS
 _NO_LABELS: frozenset[str] = frozenset()
 _NO_GANG = f"the pod has no label {GROUP_LABEL} that names its gang"
 _OBJECT_SAYS = "it is read only on the gang's PodGroup, for all members"
@@ -346,7 +346,7 @@ class OwnKeys:
 
     def edited(self, group: Group, pod: Pod) -> None:
         """Reports ignored keys of a pod whose labels or annotations were edited."""
-        if ignored := self._on_pod(pod, group.key):
+        if ignored := self.of(pod, group.key):
             self.tell(group, pod, ignored)
 
     def beside_object(self, group: Group, number: int) -> None:

@@ -6,11 +6,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gangsched.core.groups.own_keys import WRITTEN_KEYS
 from gangsched.core.types.group import BOUND, ON_ITS_WAY, Group, PodInfo
 from gangsched.model.device_labels import allocated_labels, allocation_text
 from gangsched.model.devices import is_device_key
 from gangsched.model.objects import Pod
-from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY, GroupKey, is_inferred
+from gangsched.model.pod_group import (
+    ATTEMPT_KEY,
+    GANG_KEY,
+    RANK_KEY,
+    STARTED_IN_KEY,
+    GroupKey,
+    is_inferred,
+)
+
+# The queue that a bound pod counts in decides when others may start.
+_CHANGES_NOTHING = WRITTEN_KEYS - {STARTED_IN_KEY}
 
 
 def is_newer(pod: Pod, known: Pod) -> bool:
@@ -71,6 +82,14 @@ def is_edited(old: Pod, pod: Pod) -> bool:
     """Whether plugins may now read something different in its metadata."""
     before, now = old.metadata, pod.metadata
     return before.annotations != now.annotations or before.labels != now.labels
+
+
+def is_only_bound(old: Pod, pod: Pod) -> bool:
+    """Whether all that is new in its metadata is what a Binding writes, and no queue is among it."""
+    if old.metadata.labels != pod.metadata.labels:
+        return False
+    before, now = old.metadata.annotations or {}, pod.metadata.annotations or {}
+    return before.items() <= now.items() and _CHANGES_NOTHING.issuperset(now.keys() - before.keys())
 
 
 def _device_keys(annotations: Mapping[str, str]) -> dict[str, str]:

@@ -75,7 +75,7 @@ class Evictions:
 
     def is_asked(self, uid: str) -> bool:
         """Whether it was asked for."""
-        return (uid, False) in self._asked or (uid, True) in self._asked
+        return bool(self._asked) and ((uid, False) in self._asked or (uid, True) in self._asked)
 
     def forget(self, uid: str) -> None:
         """Begins with short pauses again for this pod."""

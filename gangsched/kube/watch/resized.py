@@ -51,7 +51,7 @@ class Running(msgspec.Struct, gc=False):
 def is_behind(pod: Pod) -> bool:
     """Whether its kubelet has admitted the pod but not seen its newest spec yet, as right after a resize."""
     status = pod.status
-    return pod.metadata.generation > status.observed_generation > 0 and status.start_time is not None
+    return 0 < status.observed_generation < pod.metadata.generation and status.start_time is not None
 
 
 def as_it_runs(pod: Pod, running: Running) -> Pod:
