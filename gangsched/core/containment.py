@@ -26,6 +26,7 @@ from typing import Any
 from gangsched.core.cache.recount import recount_group, take_out
 from gangsched.core.parts import SchedulerParts
 from gangsched.core.refused_pods import RefusedPods
+from gangsched.core.state.bind_table import BindCause, move_bind
 from gangsched.core.state.pending_hooks import POST_BIND
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
@@ -38,7 +39,6 @@ from gangsched.core.types.group import (
     NO_ROW,
     ON_ITS_WAY,
     PENDING,
-    UNASKED,
     BindState,
     Group,
     GroupState,
@@ -190,7 +190,7 @@ class Containment:
             info = self._shared.cache.pods.get(getattr(event, "uid", ""))
             if info is not None:
                 if isinstance(event, ev.BindSucceeded) and info.state is ASSUMED:
-                    info.bind = BindState.SENT  # this answer may have been read, and is not applied
+                    move_bind(info, BindCause.NOT_TAKEN_IN)
                 self._pods.refuse(info.uid, info.pod, said)
 
     def _answered(self, event: Any) -> None:
@@ -268,7 +268,8 @@ class Containment:
             self._faults.step(lambda: shared.unreserve(promises))
         for info in promises:
             take_out(shared.cache, info)
-            info.state, info.bind = PENDING, UNASKED
+            info.state = PENDING
+            move_bind(info, BindCause.CONTAINED)
         recount_group(group)
         for info in group.members.values():
             if info.state is ASSUMED and info.bind is BindState.SENT:

@@ -149,8 +149,8 @@ def _position(scheduler: Scheduler, group: Group) -> tuple[int, int]:
     waiting = [one for one in shared.groups.values() if one.state not in NOT_QUEUED]
     if group.state in NOT_QUEUED:
         return 0, len(waiting)
-    mine = (not group.recovering, shared.sort_key(group)[0], group.key)
-    before = sum((not one.recovering, shared.sort_key(one)[0], one.key) < mine for one in waiting)
+    mine = (not group.is_completing, shared.sort_key(group)[0], group.key)
+    before = sum((not one.is_completing, shared.sort_key(one)[0], one.key) < mine for one in waiting)
     return before + 1, len(waiting)
 
 

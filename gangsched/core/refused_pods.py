@@ -12,6 +12,7 @@ from gangsched.core.cache.plain_pod import plain_pods
 from gangsched.core.cache.recount import recount_group, take_out
 from gangsched.core.groups.pod_versions import is_unseen, runs_on
 from gangsched.core.parts import SchedulerParts
+from gangsched.core.state.bind_table import BindCause, move_bind
 from gangsched.core.state.state import SharedState
 from gangsched.core.steps import Faults
 from gangsched.core.types.cluster_events import Change, ClusterChange
@@ -21,7 +22,6 @@ from gangsched.core.types.group import (
     NEVER_S,
     NO_ROW,
     ON_ITS_WAY,
-    UNASKED,
     BindState,
     PodInfo,
 )
@@ -58,7 +58,8 @@ class RefusedPods:
                 del self._ask_s[uid]
             elif at_s <= shared.now_s:
                 if info is not None and is_sent:
-                    info.bind, pod = BindState.READING, info.pod
+                    move_bind(info, BindCause.UNCLEAR)
+                    pod = info.pod
                 if pod is not None:
                     meta = pod.metadata
                     shared.emit(GetPod(uid, meta.namespace, meta.name, ""))
@@ -130,7 +131,8 @@ class RefusedPods:
         self._faults.step(lambda: scheduler.audit.pod_gone(uid))
         shared.changes += shared.cache.unnominate(uid)
         if info is not None:
-            row, info.group, info.bind = info.row, None, UNASKED
+            row, info.group = info.row, None
+            move_bind(info, BindCause.DROPPED)
             take_out(shared.cache, info, pod.spec.node_name)
             if row != NO_ROW:
                 freed = frozenset(shared.cache.table.names)

@@ -158,7 +158,7 @@ def view_group(group: Group) -> GroupView:
         n_bound=group.n_bound,
         n_running=phases.count("Running"),
         n_ended=group.counts[MemberState.DONE],
-        is_whole=group.satisfied,
+        is_whole=group.has_started,
         is_half_bound=group.is_half_bound,
         attempts=group.attempts,
         failures=group.failure,
@@ -216,7 +216,7 @@ def _is_counted(group: Group) -> bool:
     """Whether the number of members it needs is known, and its members agree on it."""
     if group.definition is None:
         return not group.is_gang
-    return group.satisfied or not group.problem or len(group.stated) <= 1
+    return group.has_started or not group.problem or len(group.stated) <= 1
 
 
 def lacks_object(group: Group) -> bool:

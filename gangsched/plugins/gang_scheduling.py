@@ -25,7 +25,7 @@ class GangScheduling:
 
     def permit(self, group: Group, siblings: Mapping[str, Group]) -> Status:
         definition = group.definition
-        if definition is None or group.satisfied:
+        if definition is None or group.has_started:
             return SUCCESS
         for name in () if group.starts_alone else group.start_together:
             if name != str(group.key):
@@ -44,7 +44,7 @@ class GangScheduling:
 def _missing(name: str, sibling: Group | None) -> str:
     if sibling is None:
         return f"group {name} does not exist, or does not list this group"
-    has_begun = sibling.satisfied or sibling.counts[MemberState.DONE]
+    has_begun = sibling.has_started or sibling.counts[MemberState.DONE]
     if has_begun or sibling.n_assumed + sibling.n_bound >= sibling.min_count:
         return ""
     return f"group {name}: {sibling.n_existing} of {sibling.min_count} members exist"

@@ -224,7 +224,7 @@ class GangTrace:
         if self._attempt is not None:
             self._end_attempt(now_ns, names.STOPPED)
         n_bound = self.group.n_holding or (self._n_bound if binding else 0)
-        if self.group.satisfied or not n_bound:
+        if self.group.has_started or not n_bound:
             self._end_root(now_ns, names.STOPPED)
 
     # -- ends ------------------------------------------------------------------------------------------

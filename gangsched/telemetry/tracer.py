@@ -224,7 +224,7 @@ class GangTracer:
         if trace is not None or group.key in self._unsampled or group.state in NOT_QUEUED:
             return trace
         before = of_bound_members(group)
-        goes_on = before is not None and not group.satisfied and group.key not in self._over
+        goes_on = before is not None and not group.has_started and group.key not in self._over
         if before is not None and goes_on:
             trace_id, root_id = before.trace_id, before.span_id
             sampled = before.trace_flags.sampled

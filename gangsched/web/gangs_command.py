@@ -148,7 +148,7 @@ def _row(group: Group, now: datetime) -> GangRow:
 
 
 def _why(group: Group) -> str:
-    if group.satisfied:
+    if group.has_started:
         return f"it has lost members: {lacking}" if (lacking := lacks(group)) else ""
     return clean(group.problem or condition_of(group))
 
@@ -161,7 +161,7 @@ def _state(group: Group, n_running: int) -> str:
         return "short of members"
     if end := end_of(group):
         return end
-    if group.state is GroupState.BOUND or group.satisfied:
+    if group.state is GroupState.BOUND or group.has_started:
         return "running" if n_running else "bound"
     return group.state.value if group.state in (GroupState.GATED, GroupState.GATHERING) else "pending"
 

@@ -179,7 +179,7 @@ class Measures:
                 first_s = group.first_complete_s
                 # Groups found at the start are older than this clock; a late member of a running gang does
                 # not share the gang's age.
-                known = 0.0 < first_s <= now_s and not group.satisfied
+                known = 0.0 < first_s <= now_s and not group.has_started
                 tries = self._tries[group.key] = _Tries(first_s if known else now_s)
             tries.attempt_s = now_s
             tries.n_tries = group.failure + 1

@@ -116,7 +116,7 @@ class Queue:
         """Returns the page. `namespace`: only its groups; their positions are among all groups."""
         shared, now_s = self._scheduler.shared, self._clock_s()
         waiting = [group for group in shared.groups.values() if group.state not in NOT_QUEUED]
-        keyed = [(not group.recovering, shared.sort_key(group)[0], group.key, group) for group in waiting]
+        keyed = [(not group.is_completing, shared.sort_key(group)[0], group.key, group) for group in waiting]
         if namespace:
             keyed.sort()
             placed = [(i, one[-1]) for i, one in enumerate(keyed, 1) if one[-1].key.namespace == namespace]

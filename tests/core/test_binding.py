@@ -295,7 +295,7 @@ def test_a_member_that_leaves_without_a_node_is_one_that_the_gang_never_had() ->
     """Deleted while the scheduler was away: the bound one must not run alone for good."""
     c = half_bound(cluster(nodes=2))
     c.leave("a-1").restart().run()
-    assert not c.group("a").satisfied
+    assert not c.group("a").has_started
     c.wait(c.settings.settle_s + 1.0)
     assert [e.name for e in c.all(ef.EvictPod)] == ["a-0"]
 
@@ -317,7 +317,7 @@ def test_a_half_bound_gang_whose_rest_may_not_start_as_it_is_written_is_given_ba
     if is_new:
         c.restart()
     c.run()
-    assert not c.group("a").satisfied
+    assert not c.group("a").has_started
     assert not c.all(ef.EvictPod)
     assert "members disagree" in c.said("a-1")
     c.wait(c.settings.settle_s + 5.0)
@@ -383,7 +383,7 @@ def test_an_edit_of_one_that_waits_evicts_nobody_of_a_gang_that_is_whole() -> No
     c.update(with_annotations([c.pod(rest)], {MIN_MEMBERS_KEY: "3"})[0]).restart().run()
     c.wait(c.settings.settle_s + 5.0)
     assert not c.all(ef.EvictPod)
-    assert c.group("a").satisfied
+    assert c.group("a").has_started
 
 
 def test_an_edit_of_bound_members_evicts_nobody_of_a_gang_that_is_whole() -> None:
@@ -547,7 +547,7 @@ def test_an_object_that_becomes_unreadable_does_not_make_a_half_bound_gang_whole
     c.object("coscheduling", make_pod_group("a", spec={"minMember": [[]]}))
     bind = c.held_binds[0]
     c.tell(ev.BindFailed(bind.uid, bind.attempt, 422, "Invalid", "no"))
-    assert not c.group("a").satisfied
+    assert not c.group("a").has_started
     c.wait(c.settings.settle_s + 5.0)
     assert [e.name for e in c.all(ef.EvictPod)] == ["a-0"]
 
@@ -689,7 +689,7 @@ def test_completing_is_tried_for_as_long_as_it_lasts_although_nothing_is_heard()
         before = c.group("a").attempts
         c.wait(30.0)
         assert c.group("a").attempts > before
-        assert c.group("a").recovering
+        assert c.group("a").is_completing
     c.restart().run()
     for _ in range(20):
         before = c.group("a").attempts

@@ -252,7 +252,7 @@ def test_a_gang_that_was_bound_in_part_has_no_right_to_more_once_none_of_it_is_b
     noted = {GANG_KEY: "a/wide", START_KEY: '{"together":2,"needs":2,"newest":4000000000}'}
     [placed] = with_annotations([bound], noted)
     c.submit(rest, replace(placed, spec=replace(placed.spec, node_name="n0"))).restart().run()
-    assert c.group("wide").recovering
+    assert c.group("wide").is_completing
     c.delete("wide-0").run()
     c.submit(replace(bound, metadata=replace(bound.metadata, uid="uid-anew"))).run()
     c.node(make_node("n1", gpus=8)).run().wait(15.0)

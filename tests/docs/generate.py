@@ -23,7 +23,7 @@ from gangsched.cli import _parser
 from gangsched.config.documents import KubeDocument, OurDocument, PluginSets
 from gangsched.config.strict import MAX_CHARACTERS
 from gangsched.core.cache.selected_keys import MAX_IDLE, PODS_A_SECOND
-from gangsched.core.state import transitions
+from gangsched.core.state import bind_table, start_table, transitions
 from gangsched.extenders.client import MAX_REPLY, NODE_BYTES, NODE_VALUES
 from gangsched.extension.runner import MAX_RUNNING
 from gangsched.model import bounded
@@ -296,6 +296,9 @@ def plugin_table() -> str:
 WHOLE = {"configuration.md": configuration_page, "annotations.md": annotation_page}
 REGIONS = {
     ("architecture.md", "gang table"): gang_table,
+    ("failed-binds.md", "bind table"): lambda: bind_table.drawn() + "\n",
+    ("failed-binds.md", "start table"): lambda: start_table.drawn() + "\n",
+    ("failed-binds.md", "gang table after binds"): lambda: transitions.drawn(transitions.AFTER_BINDS) + "\n",
     ("controllers.md", "shapes"): shapes.table,
     ("plugins.md", "plugin table"): plugin_table,
     ("record-and-replay.md", "counterfactual"): what_if.region,

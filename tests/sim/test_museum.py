@@ -33,6 +33,7 @@ import pytest
 from gangsched.config import Settings
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import BindState, Group, MemberState
+from gangsched.core.types.states import STARTED
 from gangsched.lab.sim.driver import Broken, Simulation
 from gangsched.lab.sim.faults import STORM, Rates
 from gangsched.lab.sim.making import make_scheduler
@@ -103,7 +104,7 @@ def m8_half_bound_is_no_state(settings: Settings) -> Scheduler:
     scheduler = make_scheduler(settings)
 
     def ignored(group: Group) -> None:
-        group.satisfied = True
+        group.start = STARTED
         scheduler.shared.touch(group)
 
     scheduler.reconciler.recover = ignored  # type: ignore[method-assign]

@@ -32,7 +32,7 @@ def waits_for(sim: Simulation, group: Group) -> Iterator[Group]:
         other = shared.groups.get(GroupKey(group.key.dialect, namespace, short))
         if other is None or other is group or str(group.key) not in other.start_together:
             continue
-        if not other.satisfied and other.is_complete and other.state is not GroupState.BINDING:
+        if not other.has_started and other.is_complete and other.state is not GroupState.BINDING:
             yield other
 
 

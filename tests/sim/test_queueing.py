@@ -65,9 +65,9 @@ class Recounted(Bypasses):
         record = self._records.get(group.key)
         if record is None or record.group is not group or not record.can_fit or group.key in self._claimed:
             return False
-        if group.state not in _IN_LINE or group.problem or group.recovering or completes(by):
+        if group.state not in _IN_LINE or group.problem or group.is_completing or completes(by):
             return False
-        is_behind = by.satisfied or self._place_of(by) > self._place_of(group)
+        is_behind = by.has_started or self._place_of(by) > self._place_of(group)
         if by.priority > group.priority or not is_behind:
             return False
         return any(

@@ -91,12 +91,14 @@ def test_an_eviction_that_is_repeated_though_it_goes_below_the_guarantee_is_foun
 
 def test_a_core_that_does_not_wake_gangs_that_can_grow_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     may_cure = _Heard.may_cure
-    monkeypatch.setattr(_Heard, "may_cure", lambda self, group: not group.satisfied and may_cure(self, group))
+    monkeypatch.setattr(
+        _Heard, "may_cure", lambda self, group: not group.has_started and may_cure(self, group)
+    )
     assert any("I5: " in one for one in found(QUEUES, range(9_324, 9_329)))
 
 
 def test_a_core_that_lets_no_gang_grow_in_front_of_a_claim_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_behind_claims(monkeypatch, lambda group: group.satisfied)
+    keep_behind_claims(monkeypatch, lambda group: group.has_started)
     assert any("I5: " in one for one in found(QUEUES, range(9_323, 9_331)))
 
 

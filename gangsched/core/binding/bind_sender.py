@@ -11,10 +11,10 @@ from itertools import count
 
 from msgspec.structs import replace
 
+from gangsched.core.state.bind_table import BindCause, move_binds
 from gangsched.core.state.pending_hooks import BIND
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import LEAVING, Group, GroupState, MemberState, PodInfo
-from gangsched.core.types.states import SENT
 from gangsched.model.device_labels import allocation_labels, allocation_text
 from gangsched.model.devices import ALLOCATED_KEY, allocation_annotations, is_device_key
 from gangsched.model.effects import BindPod, CancelBinds
@@ -39,8 +39,8 @@ class BindSender:
         in_labels = self._in_labels and not binds
         is_fenced, effects = self._is_fenced, self._shared.effects
         of_gang = _annotations_of(group, key)
+        move_binds(members, BindCause.SENDS)
         for info in members:
-            info.bind = SENT
             info.bind_tries += 1
             if len(info.ids) < len(info.template.device_resources):
                 self._shared.cache.ledger.weigh(info.row, (info,))  # from now on it may have some

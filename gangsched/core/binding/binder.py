@@ -21,6 +21,7 @@ from gangsched.core.binding.staggered_bind import StaggeredBind
 from gangsched.core.binding.start_records import StartRecords
 from gangsched.core.framework.interface import Code
 from gangsched.core.framework.plugin_calls import PluginError
+from gangsched.core.state.bind_table import BindCause, move_bind
 from gangsched.core.state.pending_hooks import BIND, HookCall
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
@@ -29,7 +30,6 @@ from gangsched.core.types.group import (
     ASSUMED,
     BOUND,
     LEAVING,
-    UNASKED,
     BindState,
     Group,
     MemberState,
@@ -124,7 +124,7 @@ class Binder:
                 continue
             if info.state is not ASSUMED or info.group is None:
                 continue
-            info.bind = UNASKED
+            move_bind(info, BindCause.LANDED)
             if info.group is not group:
                 group = info.group
                 there = landed.setdefault(group, [])
@@ -169,7 +169,7 @@ class Binder:
 
     def _read(self, info: PodInfo, group: Group) -> None:
         """Asks the server whether the pod is bound: its answer decides."""
-        info.bind = BindState.READING
+        move_bind(info, BindCause.UNCLEAR)
         self.fenced.doubt(info)
         self._ask(info, group)
 
@@ -232,7 +232,7 @@ class Binder:
             tries = f"binding {info.pod.key} did not take effect after {info.bind_tries} tries"
             self.fenced.lost(info, f"{tries}: {info.unclear}" if info.unclear else tries, MemberState.PENDING)
         else:
-            info.bind = BindState.SENT
+            move_bind(info, BindCause.NOT_BOUND)
             wait_s = min(_FIRST_RETRY_S * 2 ** (info.bind_tries - 1), _LONGEST_RETRY_S)
             if self.fenced.is_overtaken(info, pod):
                 wait_s, info.in_doubt = 0.0, False  # the pod has changed: binds sent before cannot land

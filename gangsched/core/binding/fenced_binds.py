@@ -9,6 +9,7 @@ free at once. Called by core.binding.binder; core.binding.bind_sender writes the
 
 from __future__ import annotations
 
+from gangsched.core.state.bind_table import BindCause, move_bind
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import ASSUMED, LEAVING, BindState, MemberState, PodInfo
 from gangsched.model.effects import BumpPod, CancelBinds
@@ -39,7 +40,7 @@ class FencedBinds:
         group = info.group
         assert group is not None
         if info.in_doubt and state is MemberState.PENDING:
-            info.bind = BindState.BUMPING
+            move_bind(info, BindCause.IN_DOUBT)
             meta = info.pod.metadata
             self._shared.count("binds_bumped")
             self._shared.emit(BumpPod(info.uid, meta.namespace, meta.name, group.cause_id))
@@ -68,7 +69,7 @@ class FencedBinds:
     def _free(self, info: PodInfo, state: MemberState) -> None:
         if info.pod.metadata.deletion_timestamp is not None:
             state = LEAVING  # a finalizer may keep it for long, and no bind of it lands any more
-        info.bind = BindState.NONE
+        move_bind(info, BindCause.FREED)
         info.in_doubt = False
         self._shared.forget(info, state)
         if state is LEAVING:

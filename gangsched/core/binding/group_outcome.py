@@ -15,6 +15,7 @@ from gangsched.core.binding.staggered_bind import StaggeredBind
 from gangsched.core.binding.start_records import BOUND_IN_PART, EVICTED, StartRecords, all_landed
 from gangsched.core.state.evictions import FIRST_PAUSE_S
 from gangsched.core.state.reporter import Reporter
+from gangsched.core.state.start_table import StartCause, move_start
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import BOUND, Group, GroupState
@@ -55,7 +56,7 @@ class GroupOutcome:
             return
         shared = self._shared
         why = next(iter(group.failed_binds.values()), "members left")
-        if group.satisfied or all_landed(group):
+        if group.has_started or all_landed(group):
             self._whole(group, why)
         elif not group.n_holding:
             shared.queue.back_off(group, Cause.BIND_FAILED, shared.now_s)
@@ -73,8 +74,8 @@ class GroupOutcome:
         backoff."""
         shared = self._shared
         is_short = bool(group.failed_binds) and group.n_pending > 0
-        group.satisfied = True
-        group.recovering = False
+        if not group.has_started:
+            move_start(group, StartCause.WHOLE)
         self._records.whole(group)
         if not group.n_bound:
             shared.touch(group)  # all have failed already: it must not be taken for a running group
@@ -112,7 +113,9 @@ class GroupOutcome:
 
     def _complete(self, group: Group) -> None:
         """Tries the gang first in line, at once; after its backoff if that has failed before."""
-        again, group.recovering = group.recovering, True
+        again = group.is_completing
+        if not again:
+            move_start(group, StartCause.IN_PART)
         if group.problem:
             # It stays refused until that is fixed. A problem found while it was being bound refuses it now.
             if group.state is GroupState.BINDING:
@@ -133,7 +136,8 @@ class GroupOutcome:
         if not shared.settings.allow_eviction:
             self._complete_for_ever(group)
             return
-        group.recovering = False
+        if group.is_completing:
+            move_start(group, StartCause.GIVEN_UP)
         shared.forget_all(group, "the gang is bound in part and unwound")
         shared.count("groups_unwound")
         group.attempts += 1
@@ -159,10 +163,11 @@ class GroupOutcome:
             "given back: allowEviction is off",
         )
         shared.settle_by_s.set(group.key, shared.now_s + shared.settings.settle_s)
+        if group.is_completing:
+            move_start(group, StartCause.GIVEN_UP)
         if group.state is GroupState.BACKOFF:
-            group.recovering = True
+            move_start(group, StartCause.IN_PART)
         else:
-            group.recovering = False
             self._complete(group)
 
     def evict_gang(self, group: Group) -> None:
@@ -177,7 +182,8 @@ class GroupOutcome:
 
     def _evict_all(self, group: Group, cause: Cause) -> None:
         shared = self._shared
-        group.recovering = False
+        if group.is_completing:
+            move_start(group, StartCause.GIVEN_UP)
         shared.settle_by_s.drop(group.key)
         shared.forget_all(group, "its gang is evicted")
         group.attempts += 1

@@ -22,6 +22,7 @@ from gangsched.core.binding.reservation_checks import reservation_lost
 from gangsched.core.binding.staggered_bind import StaggeredBind
 from gangsched.core.framework.interface import Code
 from gangsched.core.framework.plugin_calls import PluginError
+from gangsched.core.state.bind_table import BindCause, move_binds
 from gangsched.core.state.pending_hooks import PRE_BIND, HookCall
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.timers import Deadlines
@@ -74,8 +75,7 @@ class PreBind:
         preparing = _Unit(groups)
         for group, members in unit:
             self._units[group.key] = preparing
-            for info in members:
-                info.bind = BindState.PREPARING
+            move_binds(members, BindCause.PREPARES)
         gives_up_s = self._shared.now_s + self._shared.settings.settle_s
         self._until_s.set(preparing, gives_up_s if blocked else NEVER_S)
         for info, plugins in asked:
@@ -134,7 +134,7 @@ class PreBind:
             n_here = group.n_assumed + group.n_bound
             if (
                 not group.is_complete
-                or not (group.satisfied or n_here >= group.min_count)
+                or not (group.has_started or n_here >= group.min_count)
                 or group.short_roles()
             ):
                 why = f"{n_here} of {group.min_count} members of {group.key} are left"
@@ -178,8 +178,7 @@ class PreBind:
         self._until_s.drop(unit)
         for group in unit.groups:
             self._units.pop(group.key, None)
-            for info in _members(group):
-                info.bind = BindState.NONE
+            move_binds(_members(group), BindCause.PREPARED)
 
 
 def _is_preparing(info: PodInfo) -> bool:

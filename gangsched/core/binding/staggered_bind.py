@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from gangsched.core.binding.admission_conflicts import AdmissionConflicts
 from gangsched.core.binding.bind_sender import BindSender
 from gangsched.core.binding.reservation_checks import reservation_lost
+from gangsched.core.state.bind_table import BindCause, move_bind
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.timers import Deadlines
 from gangsched.core.types.group import BindState, Group, MemberState, PodInfo
@@ -86,7 +87,7 @@ class StaggeredBind:
         """Releases the group's held members, which will not be sent."""
         if self._until_s.drop(group.key):
             for info in _held(group):
-                info.bind = BindState.NONE
+                move_bind(info, BindCause.WITHDRAWN)
                 self._shared.forget(info, MemberState.PENDING)
 
     def expire(self) -> None:
@@ -103,9 +104,9 @@ class StaggeredBind:
         going = []
         for info in members:
             if self._conflicts.holds(info):
-                info.bind = BindState.HELD
+                move_bind(info, BindCause.HOLDS)
             else:
-                info.bind = BindState.SENT
+                move_bind(info, BindCause.SENDS)
                 going.append(info)
         if len(going) < len(members):
             self._until_s.set_if_absent(group.key, self._shared.now_s + self._shared.settings.settle_s / 2)

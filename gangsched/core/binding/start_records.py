@@ -22,6 +22,7 @@ import msgspec
 
 from gangsched.core.state.reporter import is_bound_where
 from gangsched.core.state.requeue_order import name_of
+from gangsched.core.state.start_table import StartCause, move_start
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import BOUND, DONE, NEVER_S, Group, MemberState, PodInfo
 from gangsched.model.effects import GANG_WHOLE, WritePodCondition
@@ -77,7 +78,7 @@ class StartRecords:
         at_s = self.evicted_s(group) if group.n_bound else self.device_evictions.get(name_of(group), -NEVER_S)
         if ahead_s is not None and at_s > -NEVER_S:
             evicted = max(0, int(at_s + ahead_s))
-        if group.satisfied:
+        if group.has_started:
             record = StartRecord(0, group.start_count, evicted=evicted)
         else:
             made = [at for info in members if (at := info.pod.metadata.creation_timestamp) is not None]
@@ -280,7 +281,8 @@ def note_refusal(info: PodInfo, group: Group, *, before: Pod) -> None:
     ):
         why = f"pod {info.pod.key} was refused on node {info.pod.spec.node_name}: {info.pod.status.reason}"
         group.failed_binds[info.uid] = why
-        group.satisfied = False
+        if group.has_started:
+            move_start(group, StartCause.REFUSED)
 
 
 def note_doubt(info: PodInfo, group: Group, *, before: Pod) -> bool:
@@ -302,7 +304,7 @@ def note_doubt(info: PodInfo, group: Group, *, before: Pod) -> bool:
             return False
         if answered[info.uid] == now:
             return False
-    if now.status != "False" or now.reason == reason or not group.satisfied:
+    if now.status != "False" or now.reason == reason or not group.has_started:
         return False
     group.doubts = (*(uid for uid in group.doubts if uid in group.members), info.uid)
     return True

@@ -81,7 +81,7 @@ def _was_admitted(group: Group) -> bool:
     By the Bindings of its members, and not by what the pods say now: pods that run may be edited into a gang
     with others that a limit keeps out, or into a larger one, and a pod may be created on its node.
     """
-    if not group.recovering or not all(_bound_as_member(info, group) for info in group.in_state(BOUND)):
+    if not group.is_completing or not all(_bound_as_member(info, group) for info in group.in_state(BOUND)):
         return False
     recorded = numbers_of(group)  # None: the watch shows none yet, or a former version has bound them
     return recorded is None or group.start_count <= recorded.min_count

@@ -139,7 +139,7 @@ class Attempts:
         wanted = dict.fromkeys(key for info in pending for key in selected.waited_for(info))
         if not wanted:
             return False
-        if any(group.n_assumed or group.recovering for group in unit):
+        if any(group.n_assumed or group.is_completing for group in unit):
             selected.add_now(wanted)
             shared.cache.settle(shared.now_s)
             return False
@@ -308,7 +308,7 @@ class Attempts:
         answers = []
         for group in unit:
             siblings = shared.siblings(group)
-            status = self._permits.ask(group, siblings) if not group.recovering else SUCCESS
+            status = self._permits.ask(group, siblings) if not group.is_completing else SUCCESS
             answers.append((group, status))
         others = [status for _, status in answers if not status.is_success]
         refused = next((status for status in others if status.code is not Code.WAIT), None)

@@ -162,14 +162,14 @@ class GroupSpecs:
             is_timed_anew = walltimes.is_anew(group) or is_timed_anew
         if group.n_holding and is_timed_anew:
             self._shared.may_end_otherwise(group.in_state(MemberState.BOUND)[0], group.members)
-        if group.definition is not None and not group.problem and not group.satisfied:
+        if group.definition is not None and not group.problem and not group.has_started:
             group.problem = self._refusal(group, group.definition)
         if group.start_together != listed:
             self._shared.list_changed(group, listed)
         if (set_priority(self._shared, group) or is_timed_anew) and group.active_token:
             self._shared.queue.activate(group, Cause.PLACE_CHANGED)
         strangers = self._strangers.get(group.key)
-        if strangers and not group.problem and not group.satisfied:
+        if strangers and not group.problem and not group.has_started:
             said = ", ".join(sorted({*strangers, group.scheduler_name}))
             group.problem = (
                 f"gang {group.key}: members name different schedulers ({said}); "
@@ -187,7 +187,7 @@ class GroupSpecs:
         standing = group.definition if group.n_bound or group.state is BINDING else None
         if group.own_problem:
             return standing, group.own_problem
-        if len(group.stated) > 1 and not group.satisfied and not agree(group):
+        if len(group.stated) > 1 and not group.has_started and not agree(group):
             return group.definition or self._as_some_state(group), disagreement(group)
         if needs_object(group.key):
             known = self._objects.get(group.key)

@@ -64,7 +64,7 @@ class Leaving:
         group = info.group
         if group is None or not group.is_gang:
             return
-        if info.state is BOUND and group.satisfied and is_inferred(group.key):
+        if info.state is BOUND and group.has_started and is_inferred(group.key):
             self._leave(info, group)
             return
         known = self._known.setdefault(group, {})

@@ -37,7 +37,7 @@ class LostMembers:
             if group.lost:
                 group.lost = ""
                 self._due.drop(group.key)
-                if group.satisfied and group.is_whole:
+                if group.has_started and group.is_whole:
                     self._reporter.lost_members(group, "")
                     self._binder.records.whole(group)
             return

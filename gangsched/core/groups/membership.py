@@ -36,7 +36,9 @@ from gangsched.core.groups.pod_versions import (
     says_anew,
 )
 from gangsched.core.groups.pre_enqueue import PreEnqueue
+from gangsched.core.state.bind_table import BindCause, move_bind
 from gangsched.core.state.reporter import Reporter
+from gangsched.core.state.start_table import StartCause, move_start
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import Group, MemberState, PodInfo
@@ -49,7 +51,6 @@ from gangsched.core.types.states import (
     LEAVING,
     ON_ITS_WAY,
     PENDING,
-    UNASKED,
 )
 from gangsched.model.device_labels import allocation_of
 from gangsched.model.events import PodAdded, PodDeleted, PodUpdated
@@ -180,8 +181,9 @@ class Membership:
         self._leave_group(info, info.group)
 
     def _leave_group(self, info: PodInfo, group: Group) -> None:
-        if group.state is BINDING and group.definition is not None and all_landed(group):
-            group.satisfied = True  # it has started, though the turn in which it did is not over
+        is_answered = group.state is BINDING and not group.has_started
+        if is_answered and group.definition is not None and all_landed(group):
+            move_start(group, StartCause.WHOLE)  # though the turn in which it has started is not over
         group.remove(info)
         self.leaving.forget(info, group)
         self._shared.touch(group)
@@ -324,7 +326,7 @@ class Membership:
                 self._place_found(info, pod)
             elif is_elsewhere(info, pod):
                 self._place(info, pod)
-            info.bind = UNASKED
+            move_bind(info, BindCause.SEEN)
             if is_resized(info, pod):
                 count_anew(shared, info, pod)
             self._audit.pod_bound(info)
@@ -334,7 +336,7 @@ class Membership:
             if target in ENDED:
                 shared.forget(info, target)
         elif info.bind not in ON_ITS_WAY:
-            info.bind = UNASKED
+            move_bind(info, BindCause.WITHDRAWN)
             shared.forget(info, LEAVING)
         else:
             return  # being deleted with a bind in flight: the bind's answer decides

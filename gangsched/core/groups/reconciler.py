@@ -16,11 +16,12 @@ from gangsched.core.groups.lost_members import LostMembers
 from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.refusals import Refusals
 from gangsched.core.state.reporter import Reporter
+from gangsched.core.state.start_table import StartCause, move_start
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import LONG_AGO_S, NEVER_S, Group, GroupState, MemberState
 from gangsched.core.types.lost_members import roles_told
-from gangsched.core.types.states import BINDING
+from gangsched.core.types.states import BINDING, NOT_STARTED
 from gangsched.model.events import RefusalsRead
 
 # An incomplete gang is not reported before this: its pods are created one by one.
@@ -77,21 +78,19 @@ class GroupReconciler:
         if not group.n_bound or (group.n_pending and not group.n_holding and not group.is_whole):
             # No member of the former gang runs: its successors start together. Members that have succeeded
             # keep counting, so that only what is still missing has to start whole.
-            group.satisfied = False
-            if not group.n_holding and group.recovering:
-                # It is no longer bound in part: no precedence any more, and its time is over.
-                group.recovering = False
+            if group.is_completing:  # bound in part no more: no precedence any more, and its time is over
                 self._shared.settle_by_s.drop(group.key)
-        elif not group.satisfied and group.definition is not None and group.is_whole:
+            if group.start is not NOT_STARTED:
+                move_start(group, StartCause.NOBODY_LEFT)
+        elif not group.has_started and group.definition is not None and group.is_whole:
             self._has_started(group)
         self._look_in.get(group.state, self._look_at_rest)(group)
-        if group.satisfied:
+        if group.has_started:
             self._shared.settle_by_s.drop(group.key)
-            group.recovering = False
-        if group.satisfied or group.lost:
+        if group.has_started or group.lost:
             self.losses.look(group)
         is_at_rest = group.state not in (BINDING, GroupState.UNWINDING)
-        if group.doubts and group.satisfied and is_at_rest and (group.lost or group.is_whole):
+        if group.doubts and group.has_started and is_at_rest and (group.lost or group.is_whole):
             self._binder.records.answer(group)
 
     def recover(self, group: Group) -> None:
@@ -109,7 +108,8 @@ class GroupReconciler:
 
     def _has_started(self, group: Group) -> None:
         """Marks a gang whose members are found to run as started; its siblings need not wait for it."""
-        group.satisfied = True
+        if not group.has_started:
+            move_start(group, StartCause.WHOLE)
         if group.state is not BINDING and group.is_whole:  # else its last bind's outcome does so
             self._binder.records.whole(group)
         self._reporter.found_started(group)
@@ -132,7 +132,7 @@ class GroupReconciler:
     def _look_at_rest(self, group: Group) -> None:
         queue, now_s = self._shared.queue, self._shared.now_s
         if group.problem:
-            if group.is_half_bound and group.definition is not None and not group.recovering:
+            if group.is_half_bound and group.definition is not None and not group.is_completing:
                 # Only its owner can complete it now; the time limit for that starts.
                 self.recover(group)
                 if group.state is GroupState.UNWINDING:
@@ -143,11 +143,11 @@ class GroupReconciler:
             self._reporter.rejected(group, group.problem)  # also for members that came later
             group.message = group.problem
             return
-        if group.recovering and not group.n_pending:
+        if group.is_completing and not group.n_pending:
             return
-        if group.is_half_bound and group.definition is not None and not group.recovering:
+        if group.is_half_bound and group.definition is not None and not group.is_completing:
             self.recover(group)
-            if not group.satisfied:
+            if not group.has_started:
                 return
         if not group.n_pending:
             if group.n_bound:

@@ -161,7 +161,7 @@ class Bypasses:
         self._rows.follow(view)
         for demand in demands:
             group = demand.group
-            if group.recovering or group.satisfied or not self.bounds.protects(group):
+            if group.is_completing or group.has_started or not self.bounds.protects(group):
                 continue
             record = self._records.get(group.key)
             if record is None or record.group is not group:
@@ -298,8 +298,8 @@ class Bypasses:
         for klass in self._classes.values():
             if klass.priority < by.priority or not self._rows.meet(klass.needs, took):
                 continue
-            if klass.lane == lane or by.satisfied:
-                n_before = len(klass.ranks) if by.satisfied else klass.n_before(rank)
+            if klass.lane == lane or by.has_started:
+                n_before = len(klass.ranks) if by.has_started else klass.n_before(rank)
             else:
                 place = place or (self.lane_place(by), lane)
                 first = klass.members[0].group
@@ -362,7 +362,7 @@ class Bypasses:
             return False
         if not self.bounds.protects(group):
             return False
-        return group.state in IN_LINE and not group.problem and not group.recovering
+        return group.state in IN_LINE and not group.problem and not group.is_completing
 
     def _is_counted(self, record: Record, yields_until_s: float, needs: Needs) -> bool:
         """Whether the group is in the right class already: most refused again lack the same as before."""

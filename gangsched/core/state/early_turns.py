@@ -173,7 +173,7 @@ class EarlyTurns:
             self._activate(group, Cause.CURED)
 
     def _place(self, group: Group) -> tuple[Any, ...]:
-        return not group.recovering, self._sort_key(group), group.key
+        return not group.is_completing, self._sort_key(group), group.key
 
     def _try(self, group: Group, now_s: float) -> None:
         """Puts a group in line; after turns that were in vain, a little later."""

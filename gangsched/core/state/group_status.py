@@ -124,7 +124,7 @@ def _coscheduling(group: Group, definition: PodGroup, told: Told) -> Status:
     counts, least = _count(group), group.min_count
     if counts.succeeded >= least:
         phase = "Finished"
-    elif group.satisfied:
+    elif group.has_started:
         if counts.failed and not counts.running:
             phase = "Failed"
         else:
@@ -141,9 +141,9 @@ def _coscheduling(group: Group, definition: PodGroup, told: Told) -> Status:
 
 def _volcano(group: Group, definition: PodGroup, told: Told) -> Status:
     counts, known = _count(group), definition.status
-    if group.satisfied and counts.running and lacks(group):
+    if group.has_started and counts.running and lacks(group):
         phase = "Unknown"
-    elif group.satisfied:
+    elif group.has_started:
         # In this API Running means that the pods have their nodes, and Completed that no pod is left to run.
         phase = "Running" if counts.running or counts.pending else "Completed"
     elif group.n_bound and counts.running and told.refused:

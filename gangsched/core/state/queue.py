@@ -157,10 +157,10 @@ class SchedulingQueue:
             self._n_active += 1
         self._serial += 1
         group.active_token = self._serial
-        if self.lanes is not None and not group.recovering:
+        if self.lanes is not None and not group.is_completing:
             self.lanes.push(group, self._sort_key(group), self._serial)
             return
-        key = (not group.recovering, self._sort_key(group), group.key, self._serial, group)
+        key = (not group.is_completing, self._sort_key(group), group.key, self._serial, group)
         heapq.heappush(self._active, key)
 
     def in_line(self) -> Iterator[Group]:

@@ -120,14 +120,14 @@ class Reporter:
 
     def progressed(self, group: Group) -> None:
         """Writes the gang's new phase once it is true of the whole gang: a pod runs or has ended."""
-        if group.satisfied:
+        if group.has_started:
             self._tell_step(group)
 
     def redefined(self, group: Group, *, before: PodGroup | None) -> None:
         """Takes note of a new definition: an object that replaces another does not know yet that its gang has
         started."""
         now = group.definition
-        if now is not None and group.satisfied and (before is None or before.uid != now.uid):
+        if now is not None and group.has_started and (before is None or before.uid != now.uid):
             self.found_started(group)
 
     def found_started(self, group: Group) -> None:
@@ -152,7 +152,7 @@ class Reporter:
         message = f"gang {group.key} is bound in part ({group.n_bound} of {group.start_count}): {why}"
         self.aborted(group, message)
         group.message = why[:_MAX_MARKED]
-        if group.recovering:
+        if group.is_completing:
             self._tell_members(group, group.in_state(MemberState.PENDING), message)
             self.status(group, scheduled=False, reason=UNSCHEDULABLE, message=message)
 
@@ -257,7 +257,7 @@ class Reporter:
         definition = group.definition
         if definition is None or not definition.uid or not has_phase(definition):
             return
-        told = Told(group.satisfied and not lacks(group), "Scheduled", "", refused=False)
+        told = Told(group.has_started and not lacks(group), "Scheduled", "", refused=False)
         status = status_of(group, definition, told)
         known = known_status(group, definition)
         if status is not None and is_step(known, status, group.min_count):

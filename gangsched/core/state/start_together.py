@@ -105,7 +105,7 @@ class StartTogether:
         """Returns the first group of its set that is being bound or unwound, if any: meanwhile the set is not
         tried, and that group wakes it afterwards."""
         siblings = self.siblings(group).values()
-        return next((one for one in siblings if one.state in _BUSY and not one.satisfied), None)
+        return next((one for one in siblings if one.state in _BUSY and not one.has_started), None)
 
     def unread(self, group: Group) -> str:
         """Returns the problem of a group that it names, in its own dialect, and whose list cannot be read."""

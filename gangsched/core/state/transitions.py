@@ -3,7 +3,8 @@
 `move` is the one place where a group's state is written. A pair of state and cause that the table does not
 have is a defect, reported with the group's story. A story keeps only causes and times; the table gives the
 states. The callers decide when a cause applies: attempts, binding, gang, nomination and others, through the
-queue, which keeps each group where its state says.
+queue, which keeps each group where its state says. How far a gang's start has come is in
+core.state.start_table, what is known of a Binding in core.state.bind_table.
 
 Why two gangs never wait for each other. A group holds reservations without binding only in Waiting, and it
 enters Waiting only when every existing member of every group that is yet to start with it is reserved too
@@ -20,9 +21,10 @@ after every turn.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from gangsched.core.state.table import draw, edges
 from gangsched.core.types.group import Group, GroupState
 from gangsched.errors import InvariantError
 
@@ -87,7 +89,7 @@ _IN_LINE = (_ACTIVE, _WAITING)
 _ANY = tuple(state for state in GroupState if state is not _DELETED)
 _HALF_BOUND = (*_AT_REST, _WAITING, _BINDING)
 
-_ROWS: tuple[tuple[Iterable[GroupState], Cause, GroupState | None], ...] = (
+_ROWS: tuple[tuple[Sequence[GroupState], Cause, GroupState | None], ...] = (
     # The state that its members imply. None: it stays where it is.
     ((_GATED, _GATHERING, _UNSCHEDULABLE, _BOUND), Cause.COMPLETE, _ACTIVE),
     (_AT_REST, Cause.INCOMPLETE, _GATHERING),
@@ -133,9 +135,7 @@ _ROWS: tuple[tuple[Iterable[GroupState], Cause, GroupState | None], ...] = (
     (_ANY, Cause.GONE, _DELETED),
 )
 
-TRANSITIONS: dict[tuple[GroupState, Cause], GroupState] = {
-    (state, cause): to or state for states, cause, to in _ROWS for state in states
-}
+TRANSITIONS = edges(_ROWS)
 """Every possible move."""
 
 
@@ -183,11 +183,21 @@ def _replayed(group: Group, n_moves: int) -> list[Moved]:
     return told
 
 
-def drawn() -> str:
-    """Draws the table for docs/architecture.md: for each cause the possible states before, and the state
-    after."""
-    lines = ["| cause | what happened | found | goes to |", "|---|---|---|---|"]
-    for states, cause, to in _ROWS:
-        found = "any" if states is _ANY else ", ".join(state.value for state in states)
-        lines.append(f"| `{cause.name}` | {cause.value} | {found} | {to.value if to else 'stays'} |")
-    return "\n".join(lines)
+AFTER_BINDS = frozenset(
+    (
+        Cause.ALL_BOUND,
+        Cause.BIND_FAILED,
+        Cause.HALF_BOUND,
+        Cause.HALF_BOUND_AGAIN,
+        Cause.HALF_BOUND_ALONE,
+        Cause.UNWINDS,
+        Cause.UNWOUND,
+        Cause.STAYS,
+    )
+)
+"""Causes that follow a bind, well or not."""
+
+
+def drawn(causes: Collection[Cause] = frozenset(Cause)) -> str:
+    """Draws the table, or the rows of these causes, for docs/architecture.md and docs/failed-binds.md."""
+    return draw([row for row in _ROWS if row[1] in causes], _ANY)

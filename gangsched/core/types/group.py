@@ -19,11 +19,14 @@ from gangsched.core.types.pod_template import PodTemplate
 from gangsched.core.types.states import (
     ASSUMED,
     BOUND,
+    COMPLETING,
     DONE,
     GATHERING,
     LEAVING,
+    NOT_STARTED,
     ON_ITS_WAY,
     PENDING,
+    STARTED,
     UNASKED,
     BindState,
     GroupState,
@@ -98,16 +101,16 @@ class Group:
     """The members of one group, counted by state, and the group's own state.
 
     first_complete_s: when min_count members first existed, kept through failed attempts (QueueSort reads it).
-    satisfied: the gang was bound whole; members that come or go later are independent. recovering: bound in
-    part and to be completed first. since_s: when the present state began; deadline_s: its end. preemption: in
-    state Waiting, victims that must go first, and what is reserved for it. moves: (when, cause) of each
-    change since state `moved_from` (core.state.transitions). n_of_role: how many existing members state each
-    role. n_changes: how often members came, went, changed or began to leave. warned: ignored statements that
-    were reported. conditions_told: conditions last written to its object beside its state. raised: the most
-    that PreEnqueue adds to a member's priority. wished_priority: its object's. tried_s: when its last attempt
-    was; n_early: how many in a row were early (core.state.early_turns). start_record, marked and doubts: of
-    core.binding.start_records; lost: what it lacks, as told last (core.groups.lost_members). states_walltime:
-    whether a member has ever had a key of walltimes; has_conditions: whether one has ever had conditions.
+    start: how far its start has come (core.state.start_table). since_s: when the present state began;
+    deadline_s: its end. preemption: in state Waiting, victims that must go first, and what is reserved for
+    it. moves: (when, cause) of each change since state `moved_from` (core.state.transitions). n_of_role: how
+    many existing members state each role. n_changes: how often members came, went, changed or began to leave.
+    warned: ignored statements that were reported. conditions_told: conditions last written to its object
+    beside its state. raised: the most that PreEnqueue adds to a member's priority. wished_priority: its
+    object's. tried_s: when its last attempt was; n_early: how many in a row were early
+    (core.state.early_turns). start_record, marked and doubts: of core.binding.start_records; lost: what it
+    lacks, as told last (core.groups.lost_members). states_walltime: whether a member has ever had a key of
+    walltimes; has_conditions: whether one has ever had conditions.
     """
 
     __slots__ = (
@@ -141,12 +144,11 @@ class Group:
         "problem",
         "raised",
         "read_from",
-        "recovering",
         "rejected_by",
         "said",
-        "satisfied",
         "scheduler_name",
         "since_s",
+        "start",
         "start_record",
         "state",
         "stated",
@@ -180,7 +182,8 @@ class Group:
         self.backoff_until_s = self.tried_s = -NEVER_S
         self.deadline_s = NEVER_S
         self.rejected_by: tuple[tuple[str, PodTemplate | None], ...] = ()
-        self.satisfied = self.recovering = self.states_walltime = self.has_conditions = False
+        self.start = NOT_STARTED
+        self.states_walltime = self.has_conditions = False
         self.preemption: Preemption | None = None
         self.conditions_told: dict[str, Mapping[str, object]] = {}
         self.status_written: tuple[str, Mapping[str, Any]] | None = None
@@ -207,9 +210,19 @@ class Group:
         return self.definition.start_together if self.definition else ()
 
     @property
+    def has_started(self) -> bool:
+        """Whether the gang was bound whole; members that come or go later are independent."""
+        return self.start is STARTED
+
+    @property
+    def is_completing(self) -> bool:
+        """Whether it is bound in part and to be completed first."""
+        return self.start is COMPLETING
+
+    @property
     def starts_alone(self) -> bool:
         """Whether it no longer waits for the groups of start_together: it has started; some may be gone."""
-        return self.satisfied or self.recovering or self.counts[DONE] > 0
+        return self.start is not NOT_STARTED or self.counts[DONE] > 0
 
     @property
     def n_pending(self) -> int:
@@ -240,7 +253,7 @@ class Group:
         """Whether it may be tried: its numbers are known and enough members exist."""
         if self.definition is None or self.problem:
             return False
-        if self.satisfied:
+        if self.start is STARTED:
             return True
         return self.n_existing >= self.definition.min_count and not self.missing_roles()
 
@@ -253,7 +266,7 @@ class Group:
 
     def short_roles(self) -> dict[str, int]:
         """How many more members of each role must be placed, if any; reservations count as placed."""
-        if self.satisfied or self.definition is None or not self.definition.roles:
+        if self.start is STARTED or self.definition is None or not self.definition.roles:
             return {}
         short = dict(self.definition.roles)
         for info in self.members.values():
@@ -270,7 +283,7 @@ class Group:
     @property
     def n_short(self) -> int:
         """How many more members the gang needs to start; 0 or less when it has enough."""
-        if self.satisfied or self.definition is None:
+        if self.start is STARTED or self.definition is None:
             return 0
         short = self.min_count - self.n_bound - self.n_assumed
         if self.definition.total_count:
@@ -282,7 +295,7 @@ class Group:
     @property
     def is_half_bound(self) -> bool:
         """Whether some members hold nodes but the gang is not whole; ended members hold nothing."""
-        return not self.satisfied and self.n_holding > 0 and not self.is_whole
+        return self.start is not STARTED and self.n_holding > 0 and not self.is_whole
 
     @property
     def is_whole(self) -> bool:

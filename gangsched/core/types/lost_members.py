@@ -23,7 +23,7 @@ def lacks(group: Group) -> str:
     """Returns what is missing, as "3 of 4 members run; role b: 1 of 2"; "" if the gang has not started, has
     enough, or has ended. Costs a look at each member only while a role may lack some."""
     definition = group.definition
-    if definition is None or not group.satisfied:
+    if definition is None or not group.has_started:
         return ""
     is_short = group.n_bound < definition.min_count
     if not is_short and not definition.roles:

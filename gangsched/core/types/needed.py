@@ -38,7 +38,7 @@ def _least_first(members: list[PodInfo]) -> list[PodInfo]:
 def completes(group: Group) -> bool:
     """Whether its next members complete what has started: the gang is bound in part, or has lost members.
     Members by which a whole gang grows do not."""
-    return group.recovering or (group.satisfied and not group.is_whole)
+    return group.is_completing or (group.has_started and not group.is_whole)
 
 
 def needed_first(members: Sequence[PodInfo], roles: Mapping[str, int]) -> list[PodInfo]:

@@ -28,7 +28,9 @@ class MemberState(enum.Enum):
 
 
 class BindState(enum.Enum):
-    """What is known about an ASSUMED member's Binding."""
+    """What is known about an ASSUMED member's Binding; the rows of core.state.bind_table."""
+
+    __hash__ = object.__hash__
 
     NONE = "none"
     PREPARING = "preparing"
@@ -61,6 +63,16 @@ class GroupState(enum.Enum):
     DELETED = "deleted"
 
 
+class StartState(enum.Enum):
+    """How far a gang's start has come; the rows of core.state.start_table."""
+
+    __hash__ = object.__hash__
+
+    NOT_STARTED = "not started"
+    COMPLETING = "completing"
+    STARTED = "started"
+
+
 # Read for every pod or group in every turn: a module-level name costs a tenth of an Enum attribute.
 PENDING, ASSUMED = MemberState.PENDING, MemberState.ASSUMED
 BOUND, DONE, LEAVING = MemberState.BOUND, MemberState.DONE, MemberState.LEAVING
@@ -68,6 +80,7 @@ ENDED = (MemberState.DONE, MemberState.FAILED)
 UNASKED, SENT = BindState.NONE, BindState.SENT
 GATHERING, ASKING = GroupState.GATHERING, GroupState.ASKING
 WAITING, BINDING = GroupState.WAITING, GroupState.BINDING
+NOT_STARTED, COMPLETING, STARTED = StartState.NOT_STARTED, StartState.COMPLETING, StartState.STARTED
 NOT_QUEUED = (GroupState.BOUND, GroupState.DELETED)
 """States of groups without a place in the queue: started, or no pod is left."""
 IN_LINE = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState.UNSCHEDULABLE)

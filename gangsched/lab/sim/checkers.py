@@ -248,7 +248,7 @@ def waits_for_user(scheduler: Scheduler) -> bool:
     """Whether some group waits for objects that were never created, and so will retry for ever."""
     for group in scheduler.shared.groups.values():
         numbers = group.definition
-        if numbers is None or group.satisfied:
+        if numbers is None or group.has_started:
             continue
         if group.n_existing < numbers.total_count:
             return True
@@ -357,7 +357,7 @@ def _waits_at_limit(group: Group, scheduler: Scheduler) -> bool:
     # A fresh process cannot distinguish a gang that was whole from one that was bound in part; members of the
     # latter are admitted whatever the limits.
     view = scheduler.shared.queue_view
-    if view is None or not group.satisfied:
+    if view is None or not group.has_started:
         return False
     asked = view.request_of(group)
     return any(

@@ -79,7 +79,7 @@ class DeafStates:
             for uid in sorted(fresh)
             if (info := scheduler.shared.cache.pods.get(uid)) is not None and info.group is not None
         }
-        if any(taker.recovering or taker.start_together for taker in takers.values()):
+        if any(taker.is_completing or taker.start_together for taker in takers.values()):
             return
         for group, needed in _waiting(scheduler, told):
             if group.active_token or group.tried_s >= now_s or group.start_together or excuses(group):
@@ -105,7 +105,12 @@ def _waiting(scheduler: Scheduler, told: Told) -> Iterator[tuple[Group, list[Pod
         waits = group.state in _LISTENS or (
             group.state is GroupState.WAITING and group.preemption is not None
         )
-        if not waits or group.recovering or group.problem or any(group in claim.unit for claim in standing):
+        if (
+            not waits
+            or group.is_completing
+            or group.problem
+            or any(group in claim.unit for claim in standing)
+        ):
             continue
         if not OURS.issuperset(name for name, _ in group.rejected_by):
             continue  # a plugin of outside refused it, and may do so again

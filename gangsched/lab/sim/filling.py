@@ -58,7 +58,7 @@ def unfilled(
     standing = claims.all if claims is not None else []
     found: dict[tuple[int, ...], Room] = {}
     for group in scheduler.shared.groups.values():
-        if group.state is not GroupState.UNSCHEDULABLE or group.recovering or group.problem:
+        if group.state is not GroupState.UNSCHEDULABLE or group.is_completing or group.problem:
             continue
         if any(group in claim.unit for claim in standing):
             continue
@@ -89,7 +89,7 @@ def outranking(scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
     claims = scheduler.shared.queue.claims
     standing = claims.all if claims is not None else []
     for group in scheduler.shared.groups.values():
-        if group.state is not GroupState.UNSCHEDULABLE or group.recovering or group.problem:
+        if group.state is not GroupState.UNSCHEDULABLE or group.is_completing or group.problem:
             continue
         needed = [] if any(group in claim.unit for claim in standing) else needed_pods(group, told)
         if not needed or any(_evicted_in_vain(pod) for pod in needed):

@@ -50,7 +50,7 @@ class Restarts:
         for group in scheduler.shared.groups.values():
             if (
                 group.is_gang
-                and group.satisfied
+                and group.has_started
                 and group.n_holding
                 and group.state is not GroupState.UNWINDING
             ):
@@ -146,7 +146,7 @@ class Takeovers(Restarts):
 def marks_are_true(scheduler: Scheduler) -> Iterator[str]:
     """62: at rest no member of a gang that has started says otherwise, whoever wrote it."""
     for group in scheduler.shared.groups.values():
-        if not (group.is_gang and group.satisfied) or group.state is UNWINDING:
+        if not (group.is_gang and group.has_started) or group.state is UNWINDING:
             continue
         for info in group.in_state(MemberState.BOUND):
             for one in info.pod.status.conditions or ():

@@ -45,7 +45,7 @@ def unserved(
     standing = claims.all if claims is not None else []
     free = free_room(scheduler, told, standing)
     for group in scheduler.shared.groups.values():
-        if group.state is not GroupState.UNSCHEDULABLE or group.recovering or group.problem:
+        if group.state is not GroupState.UNSCHEDULABLE or group.is_completing or group.problem:
             continue
         if any(group in claim.unit for claim in standing):
             continue
