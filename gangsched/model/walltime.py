@@ -63,7 +63,7 @@ def pod_walltime(pod: Pod) -> Walltime:
 def states_walltime(meta: ObjectMeta) -> bool:
     """Whether a pod's metadata has a key that states its walltime, whatever it says."""
     labels, annotations = meta.labels, meta.annotations
-    if annotations and (WALLTIME_KEY in annotations or SLURM_WALLTIME_KEY in annotations):
+    if annotations and not WALLTIME_ANNOTATIONS.isdisjoint(annotations):
         return True
     return labels is not None and KUEUE_WALLTIME_LABEL in labels
 

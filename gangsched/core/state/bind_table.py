@@ -79,9 +79,13 @@ def move_bind(info: PodInfo, cause: BindCause) -> None:
 
 
 def move_binds(members: Iterable[PodInfo], cause: BindCause) -> None:
-    """Does so for many members."""
+    """Does so for many members; move_bind inlined, as this runs for every pod."""
     for info in members:
-        move_bind(info, cause)
+        to = BINDS.get((info.bind, cause))
+        if to is None:
+            move_bind(info, cause)
+        else:
+            info.bind = to
 
 
 def drawn() -> str:

@@ -62,7 +62,8 @@ class PodReader:
         behind = False
         for line in lines:
             pod = line.object = self._pod(line.object)
-            behind = behind or is_behind(pod)
+            if pod.status.observed_generation and is_behind(pod):
+                behind = True
         if behind or MARK in data:
             for line, running in zip(lines, _running_lines(data), strict=True):
                 line.object = as_it_runs(line.object, running.object)
@@ -103,7 +104,7 @@ class PodReader:
             meta.namespace = before.namespace
         if meta.labels == before.labels:
             meta.labels = before.labels
-        if status.phase != "Failed":  # whether a container has run is asked of failed pods only
+        if status.phase and status.phase != "Failed":  # only of failed pods is asked whether one has run
             status.container_statuses = status.init_container_statuses = None
         if status == self._status:
             status = self._status
