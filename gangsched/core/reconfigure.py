@@ -27,7 +27,7 @@ from gangsched.core.cache.kueue_admissions import ADMISSIONS
 from gangsched.core.framework.binding_points import InheritingPlugin
 from gangsched.core.framework.plugin_calls import blamed
 from gangsched.core.framework.profile import Profile
-from gangsched.core.framework.serves import serves
+from gangsched.core.framework.supports import SupportsWatches, serves
 from gangsched.core.groups.attempts import NOT_ANY_MORE, Attempts
 from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.membership import Membership
@@ -181,4 +181,4 @@ def watched(profiles: Iterable[Profile], settings: Settings) -> tuple[str, ...]:
 def watched_by_plugins(profiles: Iterable[Profile]) -> set[str]:
     """Kinds that some plugin names in its `watches`."""
     plugins = (plugin for profile in profiles for plugin in profile.plugins)
-    return {kind for plugin in plugins for kind in getattr(plugin, "watches", ())}
+    return {kind for plugin in plugins if serves(plugin, SupportsWatches) for kind in plugin.watches}

@@ -13,7 +13,6 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,7 +23,7 @@ from gangsched.config import PluginInfo
 from gangsched.config.strict import nearest
 from gangsched.errors import ConfigError
 from gangsched.extension.budget import TurnBudget, budgeted
-from gangsched.extension.signatures import HOOKS, POINTS, check_attributes, check_hooks
+from gangsched.extension.signatures import HOOKS, POINTS, check_attributes, check_hooks, line_of
 from gangsched.model.printable import in_words
 from gangsched.plugins import IN_TREE
 
@@ -102,7 +101,7 @@ class KnownPlugins(Mapping[str, PluginInfo]):
         name = kind.name
         if name in self._infos:
             taken = self._sources.get(name) or "gangsched's own"
-            raise ConfigError(f"{_line_of(kind)}: the name {name} is taken ({taken})", source=source)
+            raise ConfigError(f"{line_of(kind)}: the name {name} is taken ({taken})", source=source)
         hooks = check_hooks(kind, source)
         points = frozenset(POINTS[hook] for hook in hooks if hook in POINTS)
         info = PluginInfo(name, points, _args_of(kind, source), is_default=False)
@@ -136,14 +135,15 @@ def _load_file(file: str) -> ModuleType:
 
 
 def _plugins_of(module: ModuleType, file: str) -> list[type[Any]]:
-    own = [one for one in vars(module).values() if inspect.isclass(one) and one.__module__ == module.__name__]
+    named = dict.fromkeys(one for one in vars(module).values() if inspect.isclass(one))
+    own = [one for one in named if one.__module__ == module.__name__]
     found = []
     for kind in own:
         if not any(hasattr(kind, hook) for hook in HOOKS):
             continue
         name = getattr(kind, "name", None)
         if not isinstance(name, str) or not name.isidentifier():
-            problem = f"{_line_of(kind)}: class {kind.__name__} needs a name, as in: name = {kind.__name__!r}"
+            problem = f"{line_of(kind)}: class {kind.__name__} needs a name, as in: name = {kind.__name__!r}"
             raise ConfigError(problem, source=f"--plugin {file}")
         found.append(kind)
     if not found:
@@ -162,11 +162,11 @@ def _args_of(kind: type[Any], source: str) -> type[msgspec.Struct] | None:
     if args is None:
         return None
     if not (inspect.isclass(args) and issubclass(args, msgspec.Struct)):
-        raise ConfigError(f"{_line_of(kind)}: {kind.__name__}.Args is not a msgspec.Struct", source=source)
+        raise ConfigError(f"{line_of(kind)}: {kind.__name__}.Args is not a msgspec.Struct", source=source)
     try:
         args()
     except TypeError as error:
-        problem = f"{_line_of(args)}: every field of {kind.__name__}.Args needs a default ({error})"
+        problem = f"{line_of(args)}: every field of {kind.__name__}.Args needs a default ({error})"
         raise ConfigError(problem, source=source) from None
     return args
 
@@ -181,17 +181,10 @@ def _factory(kind: type[Any], name: str, source: str) -> Callable[..., Any]:
             given = "its args" if args else "no arguments"
             problem = f"plugin {name} could not be made with {given}: {_where(error)}"
             raise ConfigError(problem, source=source) from None
-        check_attributes(plugin, _line_of(kind), source)
+        check_attributes(plugin, line_of(kind), source)
         return plugin
 
     return make
-
-
-def _line_of(kind: type[Any]) -> str:
-    for own in kind.__mro__:  # a class made of it has no lines of its own
-        with suppress(OSError, TypeError):
-            return f"line {inspect.getsourcelines(own)[1]}"
-    return kind.__qualname__
 
 
 def _where(error: BaseException, file: str = "") -> str:

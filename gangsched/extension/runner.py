@@ -26,6 +26,7 @@ import structlog
 from gangsched.core.framework.interface import Code, QueueView, Status
 from gangsched.core.framework.plugin_calls import bad_fields
 from gangsched.core.framework.queueing_points import bad_raise
+from gangsched.core.framework.supports import SupportsHookTimeout, serves
 from gangsched.core.state.pending_hooks import BIND, PERMIT, POST_BIND, PRE_BIND, PRE_ENQUEUE
 from gangsched.core.types.group import Group
 from gangsched.errors import GangschedError
@@ -169,7 +170,8 @@ class HookRunner:
             self._said(running, said)
             return
         loop = asyncio.get_running_loop()
-        limit_s = float(getattr(plugin, "hook_timeout_s", 0.0)) or self._timeout_s()
+        own_s = float(plugin.hook_timeout_s) if serves(plugin, SupportsHookTimeout) else 0.0
+        limit_s = own_s or self._timeout_s()
         running.task = asyncio.ensure_future(said)
         running.task.add_done_callback(lambda task: self._done(running, task))
         running.timer = loop.call_later(limit_s, self._late, running, limit_s)

@@ -1,71 +1,71 @@
-"""The hooks that a plugin may have: their points, their arguments, and checks of a class against them.
+"""The hooks that a plugin may have, and checks of a class against the protocols of gangsched.plugin.
 
-A hook with wrong arguments would fail at its first call, during some pod's attempt; so it is checked at load
-time.
+A hook with wrong arguments would fail at its first call, during some pod's attempt, and one with a wrong name
+would never be called; so both are checked at load time.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Any
-
-import msgspec
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, NamedTuple
 
 from gangsched.core.types.cluster_events import Change
 from gangsched.errors import ConfigError
 
 
-class Hook(msgspec.Struct, frozen=True):
-    """arguments: without self, by position. point: as named in messages. may_be_async: runs at the edge."""
+class Hook(NamedTuple):
+    """point: as named in messages. may_be_async: runs at the edge."""
 
     point: str
-    arguments: tuple[str, ...]
     may_be_async: bool = False
 
 
 HOOKS = {
-    "sign": Hook("sign", ("pod",)),
-    "pre_enqueue": Hook("PreEnqueue", ("pod",), may_be_async=True),
-    "sort_key": Hook("QueueSort", ("group",)),
-    "lane": Hook("QueueSort", ("group",)),
-    "admit": Hook("Admit", ("group", "members", "view")),
-    "admit_again": Hook("Admit", ("group", "members", "change", "view")),
-    "eviction_rule": Hook("Admit", ("unit", "members", "view")),
-    "lane_key": Hook("QueueSort", ("first", "view")),
-    "passing_key": Hook("QueueSort", ("group", "view")),
-    "concerns": Hook("PreFilter", ("template",)),
-    "pre_filter": Hook("PreFilter", ("state", "template", "view")),
-    "add_pod": Hook("AddPod", ("state", "template", "other", "row", "view")),
-    "remove_pod": Hook("RemovePod", ("state", "template", "other", "row", "view")),
-    "filter": Hook("Filter", ("state", "template", "view")),
-    "filter_node": Hook("Filter", ("state", "pod", "node_info")),
-    "capacity": Hook("Filter", ("state", "template", "view", "rows")),
-    "capacity_on": Hook("Filter", ("state", "template", "view", "row")),
-    "reasons": Hook("Filter", ("state", "template", "view")),
-    "topology_keys": Hook("Filter", ("state", "template", "view")),
-    "at_most": Hook("Filter", ("state", "template", "view", "room", "others")),
-    "together": Hook("Filter", ("templates", "view")),
-    "at_most_together": Hook("Filter", ("templates", "view", "room")),
-    "post_filter": Hook("PostFilter", ()),
-    "pre_score": Hook("PreScore", ("state", "template", "view", "rows")),
-    "score": Hook("Score", ("state", "template", "view", "rows")),
-    "score_node": Hook("Score", ("state", "pod", "node_info")),
-    "normalize": Hook("NormalizeScore", ("state", "template", "scores")),
-    "score_filled": Hook("Score", ("template", "node")),
-    "score_filled_at": Hook("Score", ("state", "template", "view", "row", "n")),
-    "spreads": Hook("Score", ("template", "members")),
-    "is_stated": Hook("Score", ("template", "view")),
-    "preferred_capacity": Hook("Score", ("state", "template", "view")),
-    "reserve": Hook("Reserve", ("state", "group", "placements")),
-    "unreserve": Hook("Unreserve", ("group", "infos")),
-    "inherit": Hook("Inherit", ("before",)),
-    "permit": Hook("Permit", ("group", "siblings"), may_be_async=True),
-    "pre_bind_pre_flight": Hook("PreBindPreFlight", ("template",)),
-    "pre_bind": Hook("PreBind", ("pod", "node_name", "handle"), may_be_async=True),
-    "bind": Hook("Bind", ("pod", "node_name", "annotations", "handle"), may_be_async=True),
-    "post_bind": Hook("PostBind", ("pod", "node_name", "handle"), may_be_async=True),
-    "cures": Hook("EventsToRegister", ("change", "template", "view")),
+    "sign": Hook("sign"),
+    "pre_enqueue": Hook("PreEnqueue", may_be_async=True),
+    "sort_key": Hook("QueueSort"),
+    "lane": Hook("QueueSort"),
+    "admit": Hook("Admit"),
+    "admit_again": Hook("Admit"),
+    "admit_without": Hook("Admit"),
+    "may_admit_without": Hook("Admit"),
+    "eviction_rule": Hook("Admit"),
+    "lane_key": Hook("QueueSort"),
+    "passing_key": Hook("QueueSort"),
+    "concerns": Hook("PreFilter"),
+    "pre_filter": Hook("PreFilter"),
+    "add_pod": Hook("AddPod"),
+    "remove_pod": Hook("RemovePod"),
+    "filter": Hook("Filter"),
+    "filter_node": Hook("Filter"),
+    "capacity": Hook("Filter"),
+    "capacity_on": Hook("Filter"),
+    "reasons": Hook("Filter"),
+    "topology_keys": Hook("Filter"),
+    "at_most": Hook("Filter"),
+    "together": Hook("Filter"),
+    "at_most_together": Hook("Filter"),
+    "post_filter": Hook("PostFilter"),
+    "pre_score": Hook("PreScore"),
+    "score": Hook("Score"),
+    "score_node": Hook("Score"),
+    "normalize": Hook("NormalizeScore"),
+    "score_filled": Hook("Score"),
+    "score_filled_at": Hook("Score"),
+    "spreads": Hook("Score"),
+    "is_stated": Hook("Score"),
+    "preferred_capacity": Hook("Score"),
+    "reserve": Hook("Reserve"),
+    "unreserve": Hook("Unreserve"),
+    "inherit": Hook("Inherit"),
+    "permit": Hook("Permit", may_be_async=True),
+    "pre_bind_pre_flight": Hook("PreBindPreFlight"),
+    "pre_bind": Hook("PreBind", may_be_async=True),
+    "bind": Hook("Bind", may_be_async=True),
+    "post_bind": Hook("PostBind", may_be_async=True),
+    "cures": Hook("EventsToRegister"),
 }
 
 POINTS = {
@@ -103,29 +103,58 @@ _TOGETHER = {
     "lane_key": "lane",
     "passing_key": "lane_key",
     "admit_again": "admit",
+    "admit_without": "may_admit_without",
+    "may_admit_without": "admit_without",
     "eviction_rule": "admit",
 }
-_MAY_SEE = ("pre_enqueue", "sort_key", "lane")
-"""Hooks that may have the view as a second argument."""
+_SHORTEST = {"pre_enqueue": ("pod",), "sort_key": ("group",), "lane": ("group",)}
+"""Hooks that may have the view as a further argument: what they have without it."""
 _OR = {"score": ("score", "score_node")}
+
+
+class Members(NamedTuple):
+    """What plugins may have: by hook its arguments without self, by attribute its type, as it is written."""
+
+    hooks: Mapping[str, tuple[str, ...]]
+    attributes: Mapping[str, str]
+
+
+@cache
+def members() -> Members:
+    """What the protocols of gangsched.plugin name; read when the first plugin from outside is loaded."""
+    from gangsched import plugin
+
+    hooks: dict[str, tuple[str, ...]] = dict(_SHORTEST)
+    attributes: dict[str, str] = {}
+    for protocol in plugin.__all__:
+        if not (protocol.startswith("Supports") or protocol.endswith("Plugin")):
+            continue
+        kind = getattr(plugin, protocol)
+        attributes.update(kind.__annotations__)
+        for name, member in vars(kind).items():
+            if isinstance(member, property) and member.fget is not None:
+                if name not in HOOKS:
+                    attributes[name] = member.fget.__annotations__["return"]
+            elif name in HOOKS:
+                hooks.setdefault(name, tuple(inspect.signature(member).parameters)[1:])
+    return Members(hooks, attributes)
 
 
 def check_hooks(kind: type[Any], source: str) -> tuple[str, ...]:
     """The hooks of the class, after checking them. Raises: ConfigError."""
     _check_names(kind, source)
-    found = tuple(name for name in HOOKS if callable(getattr(kind, name, None)))
+    found = tuple(name for name in HOOKS if getattr(kind, name, None) is not None)
     for name in found:
         problem = _problem(kind, name)
         if problem:
-            raise ConfigError(
-                f"{_place(getattr(kind, name))}: {kind.__name__}.{name} {problem}", source=source
-            )
+            raise ConfigError(f"{_place(kind, name)}: {kind.__name__}.{name} {problem}", source=source)
     return found
 
 
 def check_attributes(plugin: object, where: str, source: str) -> None:
     """Check what the core reads of a plugin that has been made, without calling it. Raises: ConfigError."""
-    for name, (right, expected) in _ATTRIBUTES.items():
+    for name, written in members().attributes.items():
+        right, expected = _TYPES[written.partition(",")[0]]
         found = getattr(plugin, name, None)
         is_read = hasattr(plugin, _READ_FOR.get(name, name))
         if is_read and found is not None and not right(found):
@@ -141,55 +170,69 @@ def _is_time(found: object) -> bool:
     return isinstance(found, int | float) and found >= 0.0  # not NaN
 
 
-_ATTRIBUTES: dict[str, tuple[Callable[[object], bool], str]] = {
-    "cured_by": (lambda found: isinstance(found, Change), "a Change"),
-    "watches": (_are_texts, "a tuple of texts"),
-    "signed_annotations": (_are_texts, "a set of texts"),
-    "hook_timeout_s": (_is_time, "a number of seconds"),
-    "rekey_s": (_is_time, "a number of seconds"),
+_TYPES: dict[str, tuple[Callable[[object], bool], str]] = {
+    "Change": (lambda found: isinstance(found, Change), "a Change"),
+    "bool": (lambda found: isinstance(found, bool), "True or False"),
+    "float": (_is_time, "a number of seconds"),
+    "frozenset[str]": (_are_texts, "a set of texts"),
+    "str": (lambda found: isinstance(found, str), "a text"),
+    "tuple[str": (_are_texts, "a tuple of texts"),
 }
-"""By attribute that a plugin may have: the check, and what is expected, in words."""
+"""By the type of an attribute, up to a comma: the check, and what is expected, in words."""
 _READ_FOR = {"cured_by": "cures"}
 """By attribute: the hook without which it is not read."""
 
 
 def _check_names(kind: type[Any], source: str) -> None:
-    """Reject misspelt hooks, which would silently never be called. Raises: ConfigError."""
+    """Reject misspelt hooks and attributes, which would silently never be read. Raises: ConfigError."""
     import difflib  # only for out-of-tree plugins: a starting scheduler pays for every import
 
-    plain = {hook.replace("_", ""): hook for hook in HOOKS}
-    for name, method in inspect.getmembers(kind, inspect.isroutine):
-        if name[0] == "_" or name in HOOKS:
+    hooks = {hook.replace("_", ""): hook for hook in HOOKS}
+    attributes = {name.replace("_", ""): name for name in members().attributes}
+    for name, found in inspect.getmembers(kind):
+        if name[0] == "_" or name in HOOKS or name in members().attributes or inspect.isclass(found):
             continue
+        is_method = inspect.isroutine(found)
+        plain = hooks if is_method else attributes
         close = difflib.get_close_matches(name.replace("_", "").lower(), plain, n=1, cutoff=0.85)
         if close and not hasattr(kind, plain[close[0]]):
-            raise ConfigError(
-                f"{_place(method)}: {kind.__name__}.{name} is not a hook and is never called; did you mean"
-                f" {plain[close[0]]}? Begin the name of a helper with an underscore",
-                source=source,
-            )
+            own, right = f"{_place(kind, name)}: {kind.__name__}.{name}", plain[close[0]]
+            said = f"{own} is not a hook and is never called; did you mean {right}?"
+            if not is_method:
+                said = f"{own} is not read by anything; did you mean {right}?"
+            raise ConfigError(f"{said} Begin the name of a helper with an underscore", source=source)
+
+
+def line_of(kind: type[Any]) -> str:
+    """The line where the class begins, or its name."""
+    for own in kind.__mro__:  # a class made of it has no lines of its own
+        try:
+            return f"line {inspect.getsourcelines(own)[1]}"
+        except (OSError, TypeError):
+            continue
+    return kind.__qualname__
 
 
 def _problem(kind: type[Any], name: str) -> str:
     hook, method = HOOKS[name], getattr(kind, name)
+    wanted = members().hooks[name]
+    if not callable(method):
+        return f"is {type(method).__name__}, expected a method: def {name}(self, {', '.join(wanted)})"
     other = _TOGETHER.get(name, "")
     if other and not any(hasattr(kind, one) for one in _OR.get(other, (other,))):
         return f"needs {' or '.join(_OR.get(other, (other,)))} as well"
     is_async = inspect.iscoroutinefunction(method)
     if is_async and not hook.may_be_async:
         return "is async, and runs in the middle of a decision: write it as a plain function"
-    wanted = hook.arguments
     if name == "permit" and is_async:
         wanted = (*wanted, "handle")
     elif name == "pre_enqueue" and is_async:
         wanted = (*wanted, "view", "handle")
-    if not wanted:
-        return ""
     try:
         bound = inspect.getattr_static(kind, name)
         own = () if isinstance(bound, staticmethod | classmethod) else (None,)
         taken = inspect.signature(method)
-        if name in _MAY_SEE and len(taken.parameters) - len(own) > 1 and not is_async:
+        if name in _SHORTEST and len(taken.parameters) - len(own) > 1 and not is_async:
             wanted = (*wanted, "view")
         taken.bind(*own, *wanted)
     except TypeError as error:
@@ -199,6 +242,7 @@ def _problem(kind: type[Any], name: str) -> str:
     return ""
 
 
-def _place(method: Any) -> str:
-    code = getattr(inspect.unwrap(method), "__code__", None)
-    return f"line {code.co_firstlineno}" if code is not None else "it"
+def _place(kind: type[Any], name: str) -> str:
+    method = getattr(kind, name)
+    code = getattr(inspect.unwrap(method), "__code__", None) if callable(method) else None
+    return line_of(kind) if code is None else f"line {code.co_firstlineno}"

@@ -16,6 +16,7 @@ import msgspec
 from gangsched.config import PluginInfo, ProfileConfig, SchedulerConfig
 from gangsched.core.framework.extension_points import ExtensionPoints
 from gangsched.core.framework.profile import Profile
+from gangsched.core.framework.supports import PollsMetricsServer, serves
 from gangsched.core.groups.extenders import ExtenderVerdicts
 from gangsched.plugins import (
     default_preemption,
@@ -186,7 +187,7 @@ def metrics_server_s(profiles: Mapping[str, Profile]) -> float:
     """Returns the shortest interval at which a plugin wants metrics-server polled, in seconds; 0: none
     does."""
     plugins = (one for profile in profiles.values() for one in profile.points.plugins().values())
-    wanted = [getattr(plugin, "metrics_server_s", 0.0) for plugin in plugins]
+    wanted = [plugin.metrics_server_s for plugin in plugins if serves(plugin, PollsMetricsServer)]
     return min((period_s for period_s in wanted if period_s > 0), default=0.0)
 
 

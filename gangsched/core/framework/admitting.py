@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.framework.plugin_calls import CallPlugin, checked_status, converted
 from gangsched.core.framework.queueing_points import AdmitAgainPlugin, AdmitPlugin, AdmitWithoutPlugin
-from gangsched.core.framework.serves import serves
 from gangsched.core.framework.status import SUCCESS, Code, Status
+from gangsched.core.framework.supports import serves
 from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import Group, PodInfo
 

@@ -1,6 +1,6 @@
 """The extension points from a group's reservation on: Reserve, Permit, PreBind, Bind, PostBind.
 
-Plugins import them from core.framework.interface, where the table of all points is.
+Plugins import them from gangsched.plugin, where the table of all points is.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class PermitPlugin(Protocol):
     """An `async def` gets the Handle as a third argument, and is called once for each set of reserved
     members; otherwise it is called in the group's turn, and does no I/O. The plugin (Handle.allow) or a
     person (POST /permit/{namespace}/{name}/allow) can release a waiting group, unless the plugin sets
-    `may_be_overruled = False`.
+    `may_be_overruled = False` (SupportsMayBeOverruled).
     """
 
     name: str
@@ -66,12 +66,11 @@ class PermitPlugin(Protocol):
 @runtime_checkable
 class PreBindPlugin(Protocol):
     """No member of a gang is bound before every PreBind of every member has succeeded; members are processed
-    side by side, one plugin after the other. Optional: `pre_bind_pre_flight(template) -> Status`, pure: SKIP
-    if there is nothing to do for pods of this template, which then cost nothing.
+    side by side, one plugin after the other. Beside it: SupportsPreBindPreFlight.
 
-    Permit, PreBind, Bind and PostBind: an `async def` fails after `hook_timeout_s` (the plugin's own
-    attribute, else hookTimeoutSeconds of the configuration); it is cancelled when its answer is no longer
-    needed. A plain function must answer at once.
+    Permit, PreBind, Bind and PostBind: an `async def` fails after `hook_timeout_s` (SupportsHookTimeout, else
+    hookTimeoutSeconds of the configuration); it is cancelled when its answer is no longer needed. A plain
+    function must answer at once.
     """
 
     name: str

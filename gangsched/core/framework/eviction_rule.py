@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.framework.plugin_calls import CallPlugin
 from gangsched.core.framework.queueing_points import AdmitPlugin
-from gangsched.core.framework.serves import serves
+from gangsched.core.framework.supports import serves
 from gangsched.core.types.group import Group, PodInfo
 
 

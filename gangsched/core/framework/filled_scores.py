@@ -6,7 +6,7 @@ core.framework.scoring.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -14,19 +14,29 @@ from gangsched.core.cache.trial import ClusterView
 from gangsched.core.cache.view.room import RoomQueries
 from gangsched.core.framework.interface import CycleState, FilledNode, FloatArray, IntArray, ScorePlugin
 from gangsched.core.framework.plugin_calls import CallPlugin, check_range, check_shape
+from gangsched.core.framework.supports import (
+    SupportsIgnoresPlaced,
+    SupportsScoreFilled,
+    SupportsScoreFilledAt,
+    serves,
+)
 from gangsched.core.types.pod_template import PodTemplate
 
 # Sums of pods up to here are far from overflowing.
 _MAX_AMOUNT = 2**60
-_HOOKS = ("score_filled", "score_filled_at", "ignores_placed")
 _MAX_KEPT, _MAX_KEPT_PODS = 4096, 64
 
 
 class FilledScores:
-    """Scores of a node as it fills, for plugins that have one of _HOOKS."""
+    """Scores of a node as it fills, for plugins that have score_filled, score_filled_at or ignores_placed."""
 
-    def __init__(self, ask: CallPlugin) -> None:
+    def __init__(self, plugins: Iterable[ScorePlugin], ask: CallPlugin) -> None:
+        plugins = tuple(plugins)
         self._ask = ask
+        self._of = {p.name: p.score_filled for p in plugins if serves(p, SupportsScoreFilled)}
+        self._at = {p.name: p.score_filled_at for p in plugins if serves(p, SupportsScoreFilledAt)}
+        self._ignoring = {p.name for p in plugins if serves(p, SupportsIgnoresPlaced) and p.ignores_placed}
+        self._telling = self._of.keys() | self._at.keys() | self._ignoring
         self._kept: dict[tuple[int, int, bytes, bytes, bytes], list[FloatArray | None]] = {}
 
     def of(
@@ -39,18 +49,18 @@ class FilledScores:
         n: int,
     ) -> FloatArray | None:
         """float64[n]: the weighted sum for a node as it is, and with 1 to n - 1 more pods; None: unknown."""
-        if not all(any(hasattr(one, hook) for hook in _HOOKS) for one, _ in plugins):
+        if not all(one.name in self._telling for one, _ in plugins):
             return None
         found = self._of_filled([one for one, _ in plugins], template, view, row, n)
         if found is None:
             return None
         total, rows = np.zeros(n), np.array([row])
         for (plugin, weight), own in zip(plugins, found, strict=True):
-            if hasattr(plugin, "ignores_placed"):
+            if plugin.name in self._ignoring:
                 own = self._ask(plugin.name, "Score", plugin.score, state, template, view, rows)
                 _check(plugin, own, 1)
-            elif hasattr(plugin, "score_filled_at"):
-                own = self._ask(plugin.name, "Score", plugin.score_filled_at, state, template, view, row, n)
+            elif (score_at := self._at.get(plugin.name)) is not None:
+                own = self._ask(plugin.name, "Score", score_at, state, template, view, row, n)
                 _check(plugin, own, n)
             if own is not None:
                 total += own * weight
@@ -80,7 +90,7 @@ class FilledScores:
     def _ask_one(
         self, plugin: ScorePlugin, template: PodTemplate, node: FilledNode, n: int
     ) -> FloatArray | None:
-        score_filled = getattr(plugin, "score_filled", None)
+        score_filled = self._of.get(plugin.name)
         if score_filled is None:
             return None
         own: FloatArray | None = self._ask(plugin.name, "Score", score_filled, template, node)

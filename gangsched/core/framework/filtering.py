@@ -31,7 +31,13 @@ from gangsched.core.framework.joint_room import JointRoom
 from gangsched.core.framework.per_node import NodeInfos, PerNodeFilter
 from gangsched.core.framework.plugin_calls import CallPlugin, check_count, check_shape, converted
 from gangsched.core.framework.row_cache import n_kept
-from gangsched.core.framework.serves import serves
+from gangsched.core.framework.supports import (
+    SupportsAtMost,
+    SupportsCapacityOn,
+    SupportsSeesPods,
+    SupportsTopologyKeys,
+    serves,
+)
 from gangsched.core.types.arrays import NO_LIMIT
 from gangsched.core.types.pod_template import PodTemplate
 
@@ -75,7 +81,7 @@ class Filtering:
             self._place[plugin.name] = len(self._place)
             if not serves(plugin, FilterPlugin):
                 per_node.append(PerNodeFilter(plugin, infos, is_told=plugin.name in is_told))
-            elif getattr(plugin, "sees_pods", False):
+            elif serves(plugin, SupportsSeesPods) and plugin.sees_pods:
                 seeing.append(plugin)
             else:
                 (by_cycle if plugin.name in is_told else fixed).append(plugin)
@@ -85,6 +91,11 @@ class Filtering:
         self.per_node = tuple(per_node)
         self.joint_room = JointRoom((*self.capacities, *self.seeing), ask)
         self._names_of_seeing = [one.name for one in seeing]
+        self._bounding = tuple(one for one in seeing if serves(one, SupportsAtMost))
+        self._telling_apart: tuple[FilterPlugin | PerNodeFilter, ...] = (
+            *seeing,
+            *(one for one in per_node if one.sees_pods),
+        )
         self._seeing_names = self._names_of_seeing + [one.name for one in per_node if one.sees_pods]
         self._masks: dict[int, tuple[int, BoolArray]] = {}
         self._fixed_reasons = FixedReasons(self.fixed, ask)
@@ -211,8 +222,8 @@ class Filtering:
         room = np.minimum(self.ceiling(state, template, view) if ceiling is None else ceiling, n)
         room.flags.writeable = False
         most = min(int(np.add.reduce(room)), n)
-        for plugin in self.seeing:
-            if most and plugin.name not in state.skipped and hasattr(plugin, "at_most"):
+        for plugin in self._bounding:
+            if most and plugin.name not in state.skipped:
                 asked = (state, template, view, room, others)
                 most = min(most, self._ask(plugin.name, "Filter", converted, plugin.at_most, int, *asked))
         return most
@@ -222,12 +233,11 @@ class Filtering:
     ) -> Sequence[str] | None:
         """The labels by which nodes differ for Filters that see pods; None: one Filter declares none."""
         found: list[str] = []
-        everybody: list[FilterPlugin | PerNodeFilter] = [*self.seeing, *self.per_node]
-        for plugin in everybody:
-            if plugin.name in state.skipped or not getattr(plugin, "sees_pods", True):
+        for plugin in self._telling_apart:
+            if plugin.name in state.skipped:
                 continue
             own = None
-            if hasattr(plugin, "topology_keys"):
+            if serves(plugin, SupportsTopologyKeys):
                 asked = (state, template, view)
                 own = self._ask(plugin.name, "Filter", converted, plugin.topology_keys, _keys, *asked)
             if own is None:
@@ -384,9 +394,8 @@ def _counting_on(
     plugin: CapacityPlugin,
 ) -> Callable[[CycleState, PodTemplate, ClusterView, int], int | None]:
     """Returns a function that asks the plugin about a single row."""
-    if hasattr(plugin, "capacity_on"):
-        on: Callable[[CycleState, PodTemplate, ClusterView, int], int | None] = plugin.capacity_on
-        return on
+    if serves(plugin, SupportsCapacityOn):
+        return plugin.capacity_on
 
     def count_on(state: CycleState, template: PodTemplate, view: ClusterView, row: int) -> int | None:
         own = plugin.capacity(state, template, view, np.array([row], dtype=np.int64))

@@ -14,6 +14,7 @@ import numpy as np
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.interface import CapacityPlugin, CycleState, FilterPlugin, IntArray
 from gangsched.core.framework.plugin_calls import CallPlugin, check_shape, converted
+from gangsched.core.framework.supports import SupportsAtMostTogether, SupportsTogether, serves
 from gangsched.core.types.pod_template import PodTemplate
 
 _Asked = Sequence[tuple[CycleState, PodTemplate]]
@@ -25,9 +26,9 @@ class JointRoom:
     def __init__(self, plugins: Iterable[CapacityPlugin | FilterPlugin], ask: CallPlugin) -> None:
         self._ask = ask
         plugins = tuple(plugins)
-        self._together = [(one.name, one.together) for one in plugins if hasattr(one, "together")]
+        self._together = [(one.name, one.together) for one in plugins if serves(one, SupportsTogether)]
         self._at_most = [
-            (one.name, one.at_most_together) for one in plugins if hasattr(one, "at_most_together")
+            (one.name, one.at_most_together) for one in plugins if serves(one, SupportsAtMostTogether)
         ]
 
     def of(self, asked: _Asked, view: ClusterView) -> IntArray | None:

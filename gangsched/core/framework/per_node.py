@@ -36,7 +36,13 @@ from gangsched.core.framework.interface import (
 )
 from gangsched.core.framework.plugin_calls import PluginError, checked_status
 from gangsched.core.framework.row_cache import RowAnswers, RowCache
-from gangsched.core.framework.serves import serves
+from gangsched.core.framework.supports import (
+    RunsOverNodes,
+    SupportsIsStated,
+    SupportsNormalize,
+    SupportsSeesPods,
+    serves,
+)
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.errors import InvariantError
 from gangsched.model.objects import Pod
@@ -101,7 +107,7 @@ class _PerNode:
         self.name: str = plugin.name
         self._point = point
         self._ask = ask
-        self._run: Callable[..., list[Any]] | None = getattr(plugin, "over_nodes", None)
+        self._run = plugin.over_nodes if serves(plugin, RunsOverNodes) else None
         self._infos = infos
         self._is_told = is_told
         self._follows = serves(plugin, FollowingPlugin)
@@ -147,7 +153,7 @@ class PerNodeFilter(_PerNode):
 
     def __init__(self, plugin: NodeFilterPlugin, infos: NodeInfos, *, is_told: bool) -> None:
         super().__init__(plugin, "Filter", plugin.filter_node, infos, is_told=is_told)
-        self.sees_pods: bool = self._follows or getattr(plugin, "sees_pods", True)
+        self.sees_pods: bool = self._follows or not serves(plugin, SupportsSeesPods) or plugin.sees_pods
 
     @property
     def is_local(self) -> bool:
@@ -219,9 +225,9 @@ class PerNodeScore(_PerNode):
 
     def __init__(self, plugin: NodeScorePlugin, infos: NodeInfos, *, is_told: bool) -> None:
         super().__init__(plugin, "Score", plugin.score_node, infos, is_told=is_told)
-        if hasattr(plugin, "normalize"):
+        if serves(plugin, SupportsNormalize):
             self.normalize = plugin.normalize
-        if hasattr(plugin, "is_stated"):
+        if serves(plugin, SupportsIsStated):
             self.is_stated = plugin.is_stated
 
     def score(

@@ -55,8 +55,8 @@ from gangsched.core.framework.plugin_calls import (
 )
 from gangsched.core.framework.queueing_points import AdmitPlugin, bad_raise, sees_view
 from gangsched.core.framework.scoring import Scoring
-from gangsched.core.framework.serves import serves
 from gangsched.core.framework.signing import Signing
+from gangsched.core.framework.supports import KeepsUsage, SupportsPreBindPreFlight, serves
 from gangsched.core.framework.weighing import Weighing
 from gangsched.core.types.cluster_events import Change
 from gangsched.core.types.group import Group, PodInfo
@@ -136,7 +136,7 @@ class Profile:
     @property
     def usage_trackers(self) -> tuple[UsageTracker, ...]:
         """The usage trackers of its plugins (core.cache.usage_trackers)."""
-        return tuple(one.usage_tracker for one in self._by_name.values() if hasattr(one, "usage_tracker"))
+        return tuple(one.usage_tracker for one in self._by_name.values() if serves(one, KeepsUsage))
 
     @property
     def plugins(self) -> Iterable[Plugin]:
@@ -355,9 +355,8 @@ class Profile:
         """Returns the PreBind plugins with work for pods of this template, in order."""
         wanted = []
         for plugin in self.concerned(template).pre_binds:
-            look = getattr(plugin, "pre_bind_pre_flight", None)
-            if look is not None:
-                answer = self._ask(plugin.name, "PreBindPreFlight", look, template)
+            if serves(plugin, SupportsPreBindPreFlight):
+                answer = self._ask(plugin.name, "PreBindPreFlight", plugin.pre_bind_pre_flight, template)
                 if checked_status(plugin.name, "PreBindPreFlight", answer, _YES_OR_SKIP).code is Code.SKIP:
                     continue
             wanted.append(plugin.name)

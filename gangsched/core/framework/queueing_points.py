@@ -1,6 +1,6 @@
 """The extension points of the queue: PreEnqueue, QueueSort and Admit.
 
-Plugins import them from core.framework.interface, where the table of all points is.
+Plugins import them from gangsched.plugin, where the table of all points is.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.framework.status import Status
+from gangsched.core.framework.supports import SupportsUsageLabels, serves
 from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import Group, PodInfo
 
@@ -60,7 +61,7 @@ _n_named_of_class = lru_cache(maxsize=64)(_n_named)
 def usage_labels(plugin: object) -> tuple[str, ...]:
     """Returns the labels by whose values QueueSort's plugin wants usage: its attribute `usage_labels`, of a
     few texts."""
-    named: object = getattr(plugin, "usage_labels", ())
+    named: object = plugin.usage_labels if serves(plugin, SupportsUsageLabels) else ()
     texts = named if isinstance(named, tuple | list) else ()
     return tuple(one for one in texts if isinstance(one, str))[:MAX_USAGE_LABELS]
 
@@ -142,11 +143,10 @@ class LaneSortPlugin(Protocol):
 
     Groups stand in lanes: within a lane by `sort_key`, whatever is in use; the first groups of the lanes are
     compared by `lane_key`, which reads the view. A lane's key is computed again when its first group changes,
-    when what the last call read of the view changes, and, if that call read `waited_s`, after `rekey_s`
-    seconds (a class attribute; default 10). So a pod that comes or goes costs one call for each lane that
-    reads its namespace, however many groups wait there. The attribute `usage_labels` lists labels, at most
-    four, for `view.used_by_label`. `sort_key` and `lane` may have a second argument, the view; what they read
-    there is from the time at which the group was put in line.
+    when what the last call read of the view changes, and, if that call read `waited_s`, after some seconds
+    (SupportsRekey). So a pod that comes or goes costs one call for each lane that reads its namespace,
+    however many groups wait there. Beside it: SupportsUsageLabels. `sort_key` and `lane` may have a second
+    argument, the view; what they read there is from the time at which the group was put in line.
     """
 
     name: str

@@ -35,7 +35,17 @@ from gangsched.core.framework.plugin_calls import (
     guarded,
 )
 from gangsched.core.framework.row_cache import RowCache, n_kept
-from gangsched.core.framework.serves import serves
+from gangsched.core.framework.supports import (
+    SupportsIsStated,
+    SupportsNormalize,
+    SupportsOnlyRepels,
+    SupportsPreferredCapacity,
+    SupportsScoreByRow,
+    SupportsSpreads,
+    SupportsStatesOfNodes,
+    SupportsTellsByTemplate,
+    serves,
+)
 from gangsched.core.types.pod_template import PodTemplate
 
 # For up to this many rows, computing is cheaper than keeping scores of all rows current.
@@ -70,15 +80,16 @@ class Scoring:
             for one, weight in scores
         )
         self._normalizers: dict[str, Callable[..., FloatArray]] = {
-            plugin.name: plugin.normalize for plugin, _ in self.scores if hasattr(plugin, "normalize")
+            plugin.name: plugin.normalize for plugin, _ in self.scores if serves(plugin, SupportsNormalize)
         }
         self._by_row = tuple(
-            one
-            for one in self.scores
-            if getattr(one[0], "score_by_row", False)
-            and (one[0].name not in is_told or getattr(one[0], "tells_by_template", False))
-            and one[0].name not in is_pre_scored
-            and one[0].name not in self._normalizers
+            (one, weight)
+            for one, weight in self.scores
+            if serves(one, SupportsScoreByRow)
+            and one.score_by_row
+            and (one.name not in is_told or (serves(one, SupportsTellsByTemplate) and one.tells_by_template))
+            and one.name not in is_pre_scored
+            and one.name not in self._normalizers
         )
         self._not_by_row = tuple(one for one in self.scores if one not in self._by_row)
         self._one_by_one = tuple(
@@ -89,14 +100,17 @@ class Scoring:
         self._at_once = tuple(one for one in self._not_by_row if one not in self._one_by_one)
         self.goes_by_row = bool(self._by_row) and not self.pre_scores and not self._one_by_one
         """Whether only plugins that score by row may have to be called; their scores are kept."""
-        self._stating = tuple((one, weight) for one, weight in self.scores if hasattr(one, "is_stated"))
-        self._hoping = tuple(plugin for plugin, _ in self.scores if hasattr(plugin, "preferred_capacity"))
-        self._spreading = tuple(plugin for plugin, _ in self.scores if hasattr(plugin, "spreads"))
+        self._stating = tuple((one, weight) for one, weight in self.scores if serves(one, SupportsIsStated))
+        plugins = [plugin for plugin, _ in self.scores]
+        self._repelling = {p.name for p in plugins if serves(p, SupportsOnlyRepels) and p.only_repels}
+        self._of_nodes = {p.name for p in plugins if serves(p, SupportsStatesOfNodes) and p.states_of_nodes}
+        self._hoping = tuple(plugin for plugin in plugins if serves(plugin, SupportsPreferredCapacity))
+        self._spreading = tuple(plugin for plugin in plugins if serves(plugin, SupportsSpreads))
         # The concerned plugins of _not_by_row, by the set of unconcerned ones: one entry per such set.
         self._others: dict[frozenset[str], tuple[tuple[ScorePlugin, float], ...]] = {}
         self._sums_by_row = RowCache(n_kept)
         self._spreads_alone: dict[int, bool] = {}
-        self._filled = FilledScores(ask)
+        self._filled = FilledScores([one for one, _ in self._by_row], ask)
 
     def has_stated(self, state: CycleState, template: PodTemplate, view: ClusterView) -> bool:
         """Whether the pod itself states a preference that a plugin scores by."""
@@ -115,7 +129,7 @@ class Scoring:
     def only_repelled(self, template: PodTemplate, view: ClusterView) -> bool:
         """Whether what the pod states can only lower a node's score, so that nodes it does not name are the
         best."""
-        return all(getattr(plugin, "only_repels", False) for plugin, _ in self._stated_by(template, view))
+        return all(plugin.name in self._repelling for plugin, _ in self._stated_by(template, view))
 
     def only_of_nodes(self, template: PodTemplate, view: ClusterView) -> frozenset[str]:
         """Returns the only plugin by which the pod states a preference, if there is one and its scores change
@@ -124,7 +138,7 @@ class Scoring:
         The plugin gives the same score to nodes that `stated` does not distinguish, and to any part of them.
         """
         stated = self._stated_by(template, view)
-        if len(stated) != 1 or not getattr(stated[0][0], "states_of_nodes", False):
+        if len(stated) != 1 or stated[0][0].name not in self._of_nodes:
             return frozenset()
         return frozenset((stated[0][0].name,))
 

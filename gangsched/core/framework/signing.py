@@ -15,7 +15,12 @@ from gangsched.core.framework.interface import (
 )
 from gangsched.core.framework.per_node import sign_metadata
 from gangsched.core.framework.plugin_calls import PluginError, guarded
-from gangsched.core.framework.serves import serves
+from gangsched.core.framework.supports import (
+    SupportsSignedAnnotations,
+    SupportsSigns,
+    SupportsSignsOwners,
+    serves,
+)
 from gangsched.core.types.pod_template import Unsigned
 from gangsched.model.objects import Pod
 
@@ -26,9 +31,9 @@ class Signing:
     def __init__(self, plugins: Iterable[Plugin]) -> None:
         named = tuple(plugins)
         self._signers = tuple(_signers(named))
-        keyed = {p.name: p.signed_annotations for p in named if hasattr(p, "signed_annotations")}
+        keyed = {p.name: p.signed_annotations for p in named if serves(p, SupportsSignedAnnotations)}
         self._signed_annotations: frozenset[str] = frozenset(key for keys in keyed.values() for key in keys)
-        of_owners = {p.name for p in named if getattr(p, "signs_owners", False)}
+        of_owners = {p.name for p in named if serves(p, SupportsSignsOwners) and p.signs_owners}
         self._signers_of = {
             (is_owned, is_noted): tuple(
                 one
@@ -72,7 +77,7 @@ def _signers(plugins: Iterable[Plugin]) -> Iterator[tuple[str, Callable[[Pod], H
     default."""
     for plugin in plugins:
         if serves(plugin, PodSigningPlugin):
-            if getattr(plugin, "signs", True):
+            if not serves(plugin, SupportsSigns) or plugin.signs:
                 yield plugin.name, plugin.sign
         elif serves(plugin, NodeFilterPlugin) or serves(plugin, NodeScorePlugin):
             yield plugin.name, sign_metadata

@@ -1,6 +1,6 @@
 """Answers of plugins, and what plugins are given: one cycle's scratch space, the edge's handle.
 
-core.framework.interface re-exports all of this for plugin authors.
+gangsched.plugin re-exports all of this for plugin authors.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.framework.eviction_rule import TakesKeptRoom
 from gangsched.core.framework.plugin_calls import PluginError
-from gangsched.core.framework.serves import serves
+from gangsched.core.framework.supports import serves
 from gangsched.core.groups.units import Units
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.claim import StartClaim

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gangsched.core.framework.interface import SUCCESS, Code, Status
+from gangsched.core.framework.supports import SupportsMayBeOverruled, serves
 from gangsched.core.state.pending_hooks import PERMIT, HookCall, status_of
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
@@ -154,4 +155,4 @@ class Permits:
 def may_be_overruled(plugin: object) -> bool:
     """Whether people may overrule it; not a plugin that enforces the group's definition: the gang would be
     incomplete."""
-    return bool(getattr(plugin, "may_be_overruled", True))
+    return not serves(plugin, SupportsMayBeOverruled) or bool(plugin.may_be_overruled)

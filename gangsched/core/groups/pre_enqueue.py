@@ -27,7 +27,7 @@ from gangsched.core.framework.interface import (
 )
 from gangsched.core.framework.plugin_calls import PluginError, blamed
 from gangsched.core.framework.profile import Profile
-from gangsched.core.framework.serves import serves
+from gangsched.core.framework.supports import serves
 from gangsched.core.groups.pod_versions import is_edited
 from gangsched.core.state.pending_hooks import PRE_ENQUEUE, HookCall
 from gangsched.core.state.reporter import Reporter

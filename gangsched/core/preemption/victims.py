@@ -21,7 +21,7 @@ from types import MappingProxyType
 
 from gangsched.core.cache.view.pods import PodQueries
 from gangsched.core.framework.eviction_rule import EvictionRule, TakesSomeLast
-from gangsched.core.framework.serves import serves
+from gangsched.core.framework.supports import serves
 from gangsched.core.preemption.costs import OFFSET, Chosen, Cost, DisruptionBudget, Level
 from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
 from gangsched.core.types.states import ENDED

@@ -14,7 +14,7 @@ from gangsched.core.cache.namespace_usage import NamespaceUsage, QueueView
 from gangsched.core.framework.interface import LaneSortPlugin, PassingPlugin, QueueSortPlugin
 from gangsched.core.framework.plugin_calls import PluginError, blamed
 from gangsched.core.framework.queueing_points import sees_view
-from gangsched.core.framework.serves import serves
+from gangsched.core.framework.supports import SupportsRekey, serves
 from gangsched.core.state.lanes import Lanes
 from gangsched.core.types.group import Group
 
@@ -48,12 +48,13 @@ class QueueOrder:
         """Returns None where the order does not depend on usage."""
         if self._laned is None or self._view is None or self._usage is None:
             return None
+        rekey_s = float(self._laned.rekey_s) if serves(self._laned, SupportsRekey) else _REKEY_S
         return Lanes(
             self._view,
             self._usage,
             lane_of=self._lane_or_last,
             lane_key=self._lane_key_or_last,
-            rekey_s=max(_SHORTEST_S, float(getattr(self._laned, "rekey_s", _REKEY_S))),
+            rekey_s=max(_SHORTEST_S, rekey_s),
         )
 
     def key_or_last(self, group: Group) -> Key:
