@@ -14,6 +14,7 @@ import pytest
 
 from gangsched import __version__
 from gangsched.commands import COMMANDS
+from tests.docs.test_tutorial import TYPED
 from tests.support.wheels import LAB, REPO, built, put_in
 
 OF_LAB = sorted(name for name, (module, _) in COMMANDS.items() if module.startswith("gangsched.lab."))
@@ -77,6 +78,23 @@ class Machine:
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [str(self.python), "-m", "gangsched", *arguments]
         return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=60)
+
+
+def test_a_plugin_of_a_user_is_checked_against_the_wheel_by_mypy_strict(
+    wheels: list[Path], tmp_path: Path
+) -> None:
+    machine = Machine(tmp_path)
+    machine.install(wheels[0])
+    (tmp_path / "right.py").write_text(TYPED)
+    (tmp_path / "wrong.py").write_text(TYPED.replace("sees_pods = False", "sees_pods = 'no'"))
+    mypy = [sys.executable, "-m", "mypy", "--strict", f"--python-executable={machine.python}"]
+    done = subprocess.run(
+        [*mypy, "right.py", "wrong.py"], cwd=tmp_path, capture_output=True, text=True, timeout=110
+    )
+    said = [line for line in done.stdout.splitlines() if ": error: " in line]
+    assert len(said) == 1, done.stdout
+    assert said[0].startswith("wrong.py:")
+    assert "SupportsSeesPods" in said[0]
 
 
 def test_a_command_of_the_laboratory_says_how_to_get_it_and_then_runs(

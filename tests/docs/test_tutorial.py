@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from gangsched.cli import main
 from gangsched.config import Settings, parse_config
-from gangsched.core.framework.interface import Status
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ApiError
 from gangsched.extension.loading import KnownPlugins
@@ -21,13 +20,14 @@ from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Node, Pod
+from gangsched.plugin import Status
 from gangsched.plugins import build_profiles
 from tests.docs.pages import DOCS, ROOT, blocks, commands
 from tests.support.scenario import Cluster, gang
 
 PAGE = DOCS / "writing-plugins.md"
 SHOWN = [block.text for block in blocks(PAGE, "python")]
-FILTER, SCORE, PERMIT, KUBERNETES, SORT, LANES, USERS, ENQUEUE, BUDGET, AT_ONCE, ADDRESSES = SHOWN
+FILTER, SCORE, PERMIT, KUBERNETES, SORT, LANES, USERS, ENQUEUE, BUDGET, AT_ONCE, TYPED, ADDRESSES = SHOWN
 CONFIGS = [block.text for block in blocks(PAGE, "yaml") if "TeamNodes" in block.text]
 [SORT_CONFIG] = [block.text for block in blocks(PAGE, "yaml") if "GpuFirst" in block.text]
 # The page names the third plugin in a profile as it does the first.
@@ -253,6 +253,14 @@ def test_the_score_of_all_nodes_fills_the_node_with_the_fewest_free_gpus(tmp_pat
     c.submit(*(make_pod(f"p{i}", gpus=1) for i in range(5))).run()
     assert [c.pod(f"p{i}").spec.node_name for i in range(4)] == ["b"] * 4
     assert c.pod("p4").spec.node_name != "b"
+
+
+def test_the_plugin_with_types_does_what_it_says(tmp_path: Path) -> None:
+    c, _ = cluster(tmp_path, TYPED, CONFIGS[0].replace("TeamNodes", "Zones"))
+    zone = "topology.kubernetes.io/zone"
+    c.node(labelled(make_node("a"), **{zone: "a"})).node(labelled(make_node("b"), **{zone: "b"}))
+    c.submit(*(make_pod(f"p{i}", labels={zone: "b"}) for i in range(3))).run()
+    assert {c.pod(f"p{i}").spec.node_name for i in range(3)} == {"b"}
 
 
 def test_the_page_names_each_subject_of_a_view() -> None:

@@ -30,7 +30,7 @@ def cluster_with(tmp_path: Path, source: str, *, budget_s: float = BUDGET_S) -> 
     path = tmp_path / "own.py"
     path.write_text(
         "import asyncio, itertools, sys, time\n"
-        "from gangsched.core.framework.interface import SUCCESS, Status\n"
+        "from gangsched.plugin import SUCCESS, Status\n"
         "class Own:\n    name = 'Own'\n" + textwrap.indent(textwrap.dedent(source), "    ")
     )
     known = KnownPlugins([str(path)], budget_s=budget_s)

@@ -193,7 +193,7 @@ async def test_a_plugin_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
 
 
 READS_WIDGETS = (
-    "from gangsched.core.framework.interface import SUCCESS\nclass Own:\n    name = 'Own'\n"
+    "from gangsched.plugin import SUCCESS\nclass Own:\n    name = 'Own'\n"
     "    watches = ('widgets.example.com',)\n    def pre_enqueue(self, pod): return SUCCESS\n"
 )
 OWN_ENABLED = (

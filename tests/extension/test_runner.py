@@ -9,13 +9,13 @@ from typing import Any
 import anyio
 import pytest
 
-from gangsched.core.framework.interface import SKIP, SUCCESS, Status
 from gangsched.core.state.pending_hooks import BIND, PERMIT, POST_BIND, PRE_BIND, PRE_ENQUEUE
 from gangsched.extension.runner import MAX_RUNNING, HookRunner
 from gangsched.lab.sim.objects import make_pod
 from gangsched.model.effects import CancelHooks, RunHook
 from gangsched.model.events import Event, HookAnswered
 from gangsched.model.pod_group import GroupKey
+from gangsched.plugin import SKIP, SUCCESS, Status
 
 Body = Callable[[], Awaitable[Any]]
 

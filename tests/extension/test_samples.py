@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from gangsched.config import Settings, parse_config
-from gangsched.core.framework.interface import Code, Status
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ApiError
 from gangsched.extension.loading import KnownPlugins
@@ -18,6 +17,7 @@ from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import ObjectMeta, OwnerReference, PlainObject, Pod
+from gangsched.plugin import Code, Status
 from gangsched.plugins import build_profiles
 from tests.support.scenario import Cluster, gang
 

@@ -22,7 +22,7 @@ from tests.journal.kept import Kept, key_in
 
 PLUGIN = """
 import msgspec
-from gangsched.core.framework.interface import SUCCESS, Status
+from gangsched.plugin import SUCCESS, Status
 
 
 class Args(msgspec.Struct):

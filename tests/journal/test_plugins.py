@@ -25,7 +25,7 @@ from gangsched.plugins import build_profiles
 from tests.journal.kept import Kept
 
 PLUGIN = """
-from gangsched.core.framework.interface import SUCCESS, Status
+from gangsched.plugin import SUCCESS, Status
 
 CALLS = [0]
 STOPS = [None]
@@ -104,7 +104,7 @@ def test_without_that_verdict_another_decision_is_made(tmp_path: Path) -> None:
 
 
 GATE = """
-from gangsched.core.framework.interface import SUCCESS
+from gangsched.plugin import SUCCESS
 
 STOPS = [None]
 

@@ -24,7 +24,7 @@ from tests.support.processes import until
 pytestmark = pytest.mark.real
 
 BUDGET_PLUGIN = '''
-from gangsched.core.framework.interface import SUCCESS, Status
+from gangsched.plugin import SUCCESS, Status
 
 
 class Budget:

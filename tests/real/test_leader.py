@@ -208,7 +208,7 @@ class Slow:
 def test_a_turn_longer_than_the_lease_costs_nobody_the_lease(cluster: Cluster) -> None:
     """Here by a plugin; an object that made a turn this long would end each replica that came to lead."""
     plugin = cluster.directory / "slow.py"
-    plugin.write_text("import time\nfrom gangsched.core.framework.interface import SUCCESS\n" + SLOW)
+    plugin.write_text("import time\nfrom gangsched.plugin import SUCCESS\n" + SLOW)
     cluster.plane.kubectl("delete", "lease", "gangsched", "-n", "gangsched-system", "--ignore-not-found")
     cluster.nodes(1, gpus=8)
     leader = replica(cluster, "first", SHORT, plugin=plugin)

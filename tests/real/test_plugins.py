@@ -47,7 +47,7 @@ def schedule(cluster: Cluster, plugin: Path, *names: str, port: int = 0, **setti
 
 def own_plugin(cluster: Cluster, source: str) -> Path:
     path = cluster.directory / "own.py"
-    head = "import asyncio, pathlib\nfrom gangsched.core.framework.interface import SUCCESS, Status\n"
+    head = "import asyncio, pathlib\nfrom gangsched.plugin import SUCCESS, Status\n"
     path.write_text(head + textwrap.dedent(source))
     return path
 

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from gangsched.certificates import Pair
-from gangsched.core.framework.interface import Status
 from gangsched.model.events import Event, GroupRejected
 from gangsched.model.printable import clean
+from gangsched.plugin import Status
 from gangsched.web.waiting import Waiting
 from tests.core.plugins import Permitter, with_plugins
 from tests.core.test_permit import together

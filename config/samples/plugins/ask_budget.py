@@ -13,7 +13,7 @@ and, in a profile of FILE, `plugins: {multiPoint: {enabled: [{name: AskBudget}]}
 
 import msgspec
 
-from gangsched.core.framework.interface import SUCCESS, Status, pod_requests
+from gangsched.plugin import SUCCESS, Status, pod_requests
 
 
 class Args(msgspec.Struct, frozen=True, rename="camel"):

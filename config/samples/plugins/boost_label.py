@@ -10,7 +10,7 @@ and, in a profile of FILE, `plugins: {multiPoint: {enabled: [{name: BoostLabel}]
 
 import msgspec
 
-from gangsched.core.framework.interface import SUCCESS, Status
+from gangsched.plugin import SUCCESS, Status
 
 
 class Args(msgspec.Struct, frozen=True):

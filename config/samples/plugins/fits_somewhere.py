@@ -8,7 +8,7 @@ no autoscaler is called. It is looked at again when a node comes or grows.
 and, in a profile of FILE, `plugins: {multiPoint: {enabled: [{name: FitsSomewhere}]}}`.
 """
 
-from gangsched.core.framework.interface import SUCCESS, Change, Status, pod_requests
+from gangsched.plugin import SUCCESS, Change, Status, pod_requests
 
 
 class FitsSomewhere:

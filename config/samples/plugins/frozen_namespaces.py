@@ -8,7 +8,7 @@ Freeze one and let it go again:
 The scheduler's own role may list namespaces, so this needs no further right.
 """
 
-from gangsched.core.framework.interface import SUCCESS, Status
+from gangsched.plugin import SUCCESS, Status
 
 LABEL = "example.com/frozen"
 

@@ -10,8 +10,7 @@ sticky_machine_rbac.yaml. Use it with
 and, in a profile of FILE, `plugins: {multiPoint: {enabled: [{name: StickyMachine}]}}`.
 """
 
-from gangsched.core.framework.interface import SKIP, SUCCESS, Status
-from gangsched.errors import ApiError
+from gangsched.plugin import SKIP, SUCCESS, ApiError, Status
 
 KEY = "example.com/first-node"
 TRIES = 5

@@ -11,8 +11,7 @@ and, in a profile of FILE, `plugins: {multiPoint: {enabled: [{name: StickyNode}]
 
 import msgspec
 
-from gangsched.core.framework.interface import SKIP, SUCCESS, Status
-from gangsched.errors import ApiError
+from gangsched.plugin import SKIP, SUCCESS, ApiError, Status
 
 # What the owner is, in ownerReferences: as plugins follow it, and where the API server has it.
 OWNERS = {
