@@ -11,7 +11,7 @@ from typing import Any
 
 from gangsched.core.groups.extenders import Extenders
 from gangsched.core.parts import SchedulerParts
-from gangsched.core.state.state import LOOK_FOR, PRE_ENQUEUE
+from gangsched.core.state.state import PRE_ENQUEUE, READ_GONE
 from gangsched.core.steps import Steps, name_of
 from gangsched.core.types.group import NEVER_S, Group, GroupState
 
@@ -30,9 +30,9 @@ class Overdue:
         shared, scheduler, steps = self._shared, self._scheduler, self._steps
         for _, uid, attempt in shared.retries.take(now_s):
             if attempt == PRE_ENQUEUE:
-                self._for_pod(uid, scheduler.membership.look_again)
-            elif attempt == LOOK_FOR:
-                self._for_pod(uid, scheduler.binder.look_for)
+                self._for_pod(uid, scheduler.membership.ask_pre_enqueue)
+            elif attempt == READ_GONE:
+                self._for_pod(uid, scheduler.binder.read_gone)
             else:
                 self._for_pod(uid, partial(scheduler.binder.send_again, attempt=attempt))
         for key in shared.settle_by_s.due(now_s):
@@ -64,7 +64,7 @@ class Overdue:
     def next_s(self) -> float | None:
         """The next deadline; None if there is none."""
         steps = self._steps
-        left_over_s = min(steps.look_again_s, self._scheduler.membership.pre_enqueue.look_again_s())
+        left_over_s = min(steps.look_again_s, self._scheduler.membership.pre_enqueue.asks_again_s())
         soonest = max(min(self._shared.timers.next_s(), left_over_s), steps.not_before_s)
         return None if soonest == NEVER_S else soonest
 

@@ -112,7 +112,7 @@ def reconfigure(
             _put_anew(shared, membership, info.pod)
     for info in list(shared.cache.pods.values()):
         if info.group is not None and info.state in (MemberState.PENDING, MemberState.GATED):
-            membership.look_again(info.uid)
+            membership.ask_pre_enqueue(info.uid)
     for group in list(shared.groups.values()):
         if group.definition is not None and (group.definition.unsupported or group.definition.wishes):
             shared.touch(group)  # the new settings decide whether it is refused

@@ -128,20 +128,20 @@ class Scheduler:
         """Handlers of frequent kinds, applied in runs: all events of a kind until another kind comes."""
         self._on_event = self._handlers()
         self._before_groups = (
-            self.membership.late_moves.look,
-            self.membership.pre_enqueue.look,
-            self.audit.look,
-            self.health.look,
+            self.membership.late_moves.regroup,
+            self.membership.pre_enqueue.ask_again,
+            self.audit.compare_changed,
+            self.health.check_pods,
             self.reservations.give_back_broken,
-            self.binder.pre_bind.look_again,
-            self.binder.staggered.look_again,
+            self.binder.pre_bind.give_turns,
+            self.binder.staggered.give_turns,
             lambda: self.shared.cache.settle(self.shared.now_s),
         )
         """Work at the end of each turn, before the groups that were touched are looked at, and after that."""
         self._after_groups = (
-            self.walltime_evictions.look,
-            self.attempts.claiming.look,
-            self.attempts.limits.look,
+            self.walltime_evictions.follow_settings,
+            self.attempts.claiming.maintain,
+            self.attempts.limits.announce,
         )
 
     def _handlers(self) -> dict[type, Callable[[Any], None]]:
@@ -362,7 +362,7 @@ class Scheduler:
             self._unheard.discard(kind)
             if not self._unheard:
                 self.shared.decides = True
-                self.audit.look_everywhere()
+                self.audit.compare_all()
                 for group in self.shared.groups.values():
                     self.reconciler.found(group)
                     self.shared.touch(group)
@@ -377,11 +377,11 @@ class Scheduler:
                 for group in touched.values():
                     self.for_group(group, self.group_specs.resolve)
                 for group in touched.values():  # numbers are known by now, so sets are computed once
-                    self.for_group(group, self.reconciler.look)
+                    self.for_group(group, self.reconciler.reconcile)
                 for group in touched.values() if shared.settings.ends_overrun else ():
-                    self.for_group(group, self.walltime_evictions.look_at)
+                    self.for_group(group, self.walltime_evictions.set_deadline)
                 if self.health.failing:
-                    steps.each(partial(self.health.look_at_groups, touched))
+                    steps.each(partial(self.health.read_policies, touched))
             steps.every(self._after_groups)
             if shared.queue_book is not None and shared.queue_book.has_borrowed():
                 shared.changes.append(ClusterChange(Change.BORROWED))
@@ -393,7 +393,7 @@ class Scheduler:
             # all looked at before the first decision.
             touched, shared.touched = shared.touched, {}
             for group in (one for one in touched.values() if not one.members):
-                self.for_group(group, self.reconciler.look)
+                self.for_group(group, self.reconciler.reconcile)
             shared.changes.clear()
             shared.cache.index.changes.clear()
             shared.cache.index.selected.unpaced()

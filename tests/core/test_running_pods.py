@@ -33,7 +33,7 @@ def asked(c: Cluster, names: list[str]) -> list[tuple[int, float, tuple[int, ...
 
 def followed(c: Cluster, pods: RunningPods, names: list[str]) -> list[tuple[int, float, tuple[int, ...]]]:
     shared = c.scheduler.shared
-    pods.look(shared.now_s, shared.wall_ahead_s)
+    pods.read_changed(shared.now_s, shared.wall_ahead_s)
     used = np.flatnonzero(pods.rows >= 0).tolist()
     assert all(math.isinf(one) for one in pods.ends_s[pods.rows < 0].tolist())
     amounts = pods.amounts(names).each()

@@ -51,3 +51,14 @@ def test_a_class_that_is_gone_is_found() -> None:
 def test_no_name_is_two_classes() -> None:
     twice = {name for name, n in classes("core", "kube", "model").items() if n > 1}
     assert not twice
+
+
+def lookers(source: str) -> list[str]:
+    """Methods that are named for looking, which says nothing of what becomes of it."""
+    return re.findall(r"^ +def (_?look(?:_\w+)?)\(", source, re.MULTILINE)
+
+
+def test_a_method_of_the_core_is_named_for_what_it_does() -> None:
+    sources = (REPO / "gangsched" / "core").rglob("*.py")
+    assert not [f"{path.name}: {name}" for path in sources for name in lookers(path.read_text())]
+    assert lookers("class A:\n    def look_at(self): ...\n    def overlook(self): ...\n") == ["look_at"]

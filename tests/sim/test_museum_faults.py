@@ -239,7 +239,7 @@ def said_to_be_gone_is_gone_for_ever(patch: Patch) -> Storm:
 
     def make(settings: Settings) -> Scheduler:
         scheduler = _hearing(gone)(settings)
-        scheduler.shared.look_for_at = lambda when_s, info: None  # type: ignore[method-assign]
+        scheduler.shared.read_gone_at = lambda when_s, info: None  # type: ignore[method-assign]
         return scheduler
 
     patch.setattr(membership.Membership, "_state_of", kept)

@@ -58,7 +58,7 @@ _MAX_REFUSALS = 3
 # Unclear answers after which users are told.
 _TRIES_TOLD = 4
 # A pod that the server reported gone is looked for until the watch confirms it: answers have been wrong.
-_LOOK_OFTEN_S = 60.0
+_READ_OFTEN_S = 60.0
 
 
 class Binder:
@@ -216,7 +216,7 @@ class Binder:
         if info is not None and info.state is LEAVING:
             info.said_gone = pod is None
             if pod is None:
-                self._shared.look_for_at(self._shared.now_s + _LOOK_OFTEN_S, info)
+                self._shared.read_gone_at(self._shared.now_s + _READ_OFTEN_S, info)
             return info
         if info is None or info.state is not ASSUMED or info.bind is not BindState.READING:
             return None
@@ -257,7 +257,7 @@ class Binder:
         broken = reservation_broken(cache, info) or reservation_taken(cache, info)
         return broken or next(iter(group.failed_binds.values()), "")
 
-    def look_for(self, uid: str) -> None:
+    def read_gone(self, uid: str) -> None:
         """Reads a pod that the server reported gone or leaving, if the watch has not confirmed it since."""
         info = self._shared.cache.pods.get(uid)
         if info is None or info.group is None or info.state is not LEAVING:

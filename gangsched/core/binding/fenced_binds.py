@@ -17,7 +17,7 @@ from gangsched.model.events import PodBumped
 from gangsched.model.objects import Pod
 
 # A pod that the server reported gone is looked for until the watch confirms it: answers have been wrong.
-_LOOK_FIRST_S = 10.0
+_READ_FIRST_S = 10.0
 
 
 class FencedBinds:
@@ -73,6 +73,6 @@ class FencedBinds:
         info.in_doubt = False
         self._shared.forget(info, state)
         if state is LEAVING:
-            self._shared.look_for_at(self._shared.now_s + _LOOK_FIRST_S, info)
+            self._shared.read_gone_at(self._shared.now_s + _READ_FIRST_S, info)
         if info.group is not None:
             self._shared.touch(info.group)

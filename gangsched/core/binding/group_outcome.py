@@ -49,7 +49,7 @@ class GroupOutcome:
 
     def settle(self, group: Group) -> None:
         """Decides once no bind of the group is in flight."""
-        self._pre_bind.look(group)
+        self._pre_bind.go_on_or_stop(group)
         if group.failed_binds:
             self._staggered.give_back(group)
         if group.n_assumed:

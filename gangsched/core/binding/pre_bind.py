@@ -103,21 +103,21 @@ class PreBind:
             return
         del unit.open[info.uid]
         if not _is_preparing(info):
-            self._look(unit)
+            self._go_on_or_stop(unit)
         elif event.code not in _GOES_ON:
             error = PluginError(call.plugin, PRE_BIND, event.reason or event.code)
             self._stop(unit, f"{info.pod.key}: {error}")
         elif call.later:
             unit.open[info.uid] = self._shared.hooks.ask(PRE_BIND, call.later, call.group, info)
         else:
-            self._look(unit)
+            self._go_on_or_stop(unit)
 
-    def look(self, group: Group) -> None:
+    def go_on_or_stop(self, group: Group) -> None:
         """Checks, as members came or left, whether the rest is still a whole gang and all of it is
         prepared."""
         unit = self._units.get(group.key)
         if unit is not None:
-            self._look(unit)
+            self._go_on_or_stop(unit)
 
     def stop(self, group: Group, why: str) -> bool:
         """Releases the group and the groups that start with it; False if it is not being prepared."""
@@ -127,7 +127,7 @@ class PreBind:
         self._stop(unit, why)
         return True
 
-    def _look(self, unit: _Unit) -> None:
+    def _go_on_or_stop(self, unit: _Unit) -> None:
         gone = [uid for uid, call in unit.open.items() if call.info is None or not _is_preparing(call.info)]
         self._shared.hooks.cancel([unit.open.pop(uid) for uid in gone])
         for group in unit.groups:
@@ -157,11 +157,11 @@ class PreBind:
             members = group.in_state(MemberState.ASSUMED)
             self._sender.send(group, self._staggered.may_leave(group, members))
 
-    def look_again(self) -> None:
+    def give_turns(self) -> None:
         """Checks whether units that wait only for their turn may have it now, oldest first."""
         if self._conflicts.resources:
             for unit in [unit for unit in self._until_s if self._until_s.due_s(unit) < NEVER_S]:
-                self._look(unit)
+                self._go_on_or_stop(unit)
 
     def expire(self) -> None:
         """Gives up units whose turn has not come in time."""

@@ -44,7 +44,7 @@ class StaggeredBind:
         """Returns the members whose binds may leave now; the others are held."""
         return self._let_go(group, members) if self._conflicts.resources else members
 
-    def look_again(self) -> None:
+    def give_turns(self) -> None:
         """Checks whether held members may have their turn now, oldest groups first."""
         for key in list(self._until_s):
             group = self._shared.groups.get(key)

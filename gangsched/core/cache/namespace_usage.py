@@ -160,12 +160,12 @@ class QueueView:
 
     def totals(self) -> Mapping[str, int]:
         """What all nodes offer together (status.allocatable)."""
-        self._look_at_nodes()
+        self._add_up()
         return self._totals
 
     def largest(self) -> Mapping[str, int]:
         """The most that any one node offers, each resource by itself."""
-        self._look_at_nodes()
+        self._add_up()
         return self._largest
 
     def measured_load(self, term: Term) -> float | None:
@@ -268,7 +268,7 @@ class QueueView:
         began_s = self.began_s if self.began_s is not None else self.now_s
         return max(0.0, self.now_s - max(group.first_complete_s, began_s))
 
-    def _look_at_nodes(self) -> None:
+    def _add_up(self) -> None:
         self.reads.add(TOTALS)
         if self._totals_of == self._usage.n_node_changes:
             return

@@ -80,7 +80,7 @@ class DeviceHealth:
         self._give_back = give_back
         self._settings = shared.settings.devices
         self._listed: dict[str, str | None] = {}
-        self._looks: dict[str, None] = {}
+        self._changed: dict[str, None] = {}
         self._acted_s = binder.records.device_evictions
         self.failing: dict[str, _Failure] = {}
         self._due: Deadlines[str] = Deadlines(shared.timers)
@@ -94,12 +94,12 @@ class DeviceHealth:
         text = inventory_text(node.metadata.annotations, node.metadata.labels)
         if name not in self._listed or self._listed[name] != text:
             self._listed[name] = text
-            self._looks[name] = None
+            self._changed[name] = None
 
     def node_gone(self, name: str) -> None:
         """Forgets the node; its pods are gone with it, or soon will be."""
         self._listed.pop(name, None)
-        self._looks.pop(name, None)
+        self._changed.pop(name, None)
 
     def pod_edited(self, info: PodInfo) -> None:
         """Takes in a new version of a running pod, which may change the policy for it."""
@@ -113,13 +113,13 @@ class DeviceHealth:
 
     # -- at the end of a turn --------------------------------------------------------------------------
 
-    def look(self) -> None:
+    def check_pods(self) -> None:
         """Checks the pods of nodes whose devices have changed."""
-        if not self._looks and not self.failing:
+        if not self._changed and not self.failing:
             return
         again: dict[str, None] = {}
-        while self._looks:
-            name, _ = self._looks.popitem()
+        while self._changed:
+            name, _ = self._changed.popitem()
             row = self._shared.cache.nodes.row_of.get(name)
             if self._listed.get(name) is None or row in self._shared.cache.ledger.unread:
                 continue  # no list, or one that cannot be read, is no evidence of sickness
@@ -130,13 +130,13 @@ class DeviceHealth:
                     self._examine(info)
                 elif reservation_broken(self._shared.cache, info):
                     again[name] = None  # its bind may be in flight
-        self._looks = again
+        self._changed = again
         for uid, failure in list(self.failing.items()):
             if failure.info.state is not MemberState.BOUND:
                 self._gone(uid)
 
-    def look_at_groups(self, touched: Mapping[GroupKey, Group]) -> None:
-        """Looks up the policies again of failing pods whose group's object may have changed."""
+    def read_policies(self, touched: Mapping[GroupKey, Group]) -> None:
+        """Reads the policies again of failing pods whose group's object may have changed."""
         for failure in self.failing.values():
             if (group := failure.info.group) is not None and group.key in touched:
                 self._ask(failure)

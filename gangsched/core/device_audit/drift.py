@@ -184,13 +184,13 @@ class DriftAudit:
 
     # -- at the end of a turn --------------------------------------------------------------------------
 
-    def look(self) -> None:
+    def compare_changed(self) -> None:
         """Compares what has changed since the last turn."""
         while self._nodes:
             name, _ = self._nodes.popitem()
             self._compare(name, self._reports[name][1])
 
-    def look_everywhere(self) -> None:
+    def compare_all(self) -> None:
         """Compares everything received as a follower: this process decides from now on."""
         self._nodes.update(dict.fromkeys(sorted(self._reports)))
 

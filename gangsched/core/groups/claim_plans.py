@@ -204,7 +204,7 @@ class ClaimPlans:
         answer = self._sparing(asked, first_s, rooms) or self._at(asked, first_s, rooms)
         if isinstance(answer, Plan):
             return first_s, answer
-        ends_s = np.append(self.rooms.look().ends_s, ends_s)
+        ends_s = np.append(self.rooms.running().ends_s, ends_s)
         moments = moments_from(math.nextafter(first_s, math.inf), ends_s[ends_s <= asked.by_s])
         weight = weight_of([group.in_state(PENDING) for group in asked.unit])
         search, found = Search(len(moments), max(MAX_LOOKS // weight, 1)), None

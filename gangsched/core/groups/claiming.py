@@ -40,7 +40,7 @@ _HOPELESS_S = 60.0
 _LATE_S = 30.0
 # Least pause before a claim that keeps too much idle is planned again.
 _AGAIN_S = 10.0
-_LOOK_EVERY_S = 30.0
+_CHECK_EVERY_S = 30.0
 # A victim's grace period, and half a minute.
 _SOON_S = 60.0
 _LEAST_PAUSE_S = 1.0
@@ -203,8 +203,8 @@ class Claiming:
         now_s = self._shared.now_s
         if now_s >= claim.looked_s + _LEAST_PAUSE_S:
             claim.looked_s = now_s
-            self._look_at(claim, max(claim.start_s + 1.0, now_s + _LOOK_EVERY_S))
-            self._look_again(claims, claim)
+            self._check_at(claim, max(claim.start_s + 1.0, now_s + _CHECK_EVERY_S))
+            self._keep_or_move(claims, claim)
         return self._told.words(claim) if claims.of(unit[0]) is claim else self._told.why_none(unit[0])
 
     def kept_out(self, unit: Sequence[Group], *, for_good: bool = False) -> str:
@@ -230,7 +230,7 @@ class Claiming:
 
     # -- between turns -----------------------------------------------------------------------------------
 
-    def look(self) -> None:
+    def maintain(self) -> None:
         """At the end of a turn: drops claims whose groups have changed, and schedules checks of claims whose
         nodes have."""
         claims, shared = self._claims, self._shared
@@ -250,7 +250,7 @@ class Claiming:
             and not claims.ended
             and not claims.is_doubtful
         ):
-            # There is no claim and was none at the last look, and all below is about claims.
+            # There is no claim and was none at the end of the last turn, and all below is about claims.
             self._mark, self._heard = shared.cache.nodes.journal_end, shared.n_heard
             return
         heard, self._heard = self._heard, shared.n_heard
@@ -275,7 +275,7 @@ class Claiming:
         for claim in claims.all:
             if changed is None or not (changed.isdisjoint(on := claim.nodes) and view.has_all(on)):
                 soon_s = max(claim.looked_s + _LEAST_PAUSE_S, shared.now_s)
-                self._look_at(claim, min(claim.look_s, soon_s))
+                self._check_at(claim, min(claim.look_s, soon_s))
 
     def _end_all(self, claims: Claims) -> None:
         for claim in claims.all:
@@ -290,7 +290,7 @@ class Claiming:
         self._heard = -1
         now_s = self._shared.now_s
         for claim in self._shared.timers.take(self, now_s):
-            self._look_at(claim, max(now_s + _LOOK_EVERY_S, claim.start_s + 1.0))
+            self._check_at(claim, max(now_s + _CHECK_EVERY_S, claim.start_s + 1.0))
             self._shared.queue.wake(claim.unit[0], Cause.CURED, now_s)
 
     def due_s(self, key: StartClaim) -> float:
@@ -298,7 +298,7 @@ class Claiming:
         claims = self._claims
         return key.look_s if claims is not None and claims.of(key.unit[0]) is key else NEVER_S
 
-    def _look_at(self, claim: StartClaim, when_s: float) -> None:
+    def _check_at(self, claim: StartClaim, when_s: float) -> None:
         if when_s != claim.look_s:
             claim.look_s = when_s
             self._shared.timers.push(when_s, self, claim)
@@ -340,7 +340,7 @@ class Claiming:
 
     def _put_up(self, claims: Claims, claim: StartClaim) -> None:
         claims.put(claim)
-        self._look_at(claim, self._shared.now_s)  # it is tried once more, which reports the claim on its pods
+        self._check_at(claim, self._shared.now_s)  # tried once more, it reports the claim on its pods
         self._stands(claim)
         self._shared.count("claims_made")
         self._told.made(claim)
@@ -368,19 +368,19 @@ class Claiming:
         assert self._shared.queue.bypasses is not None
         self._shared.queue.bypasses.claimed(claim.unit, self._shared.now_s)
 
-    def _look_again(self, claims: Claims, claim: StartClaim) -> None:
+    def _keep_or_move(self, claims: Claims, claim: StartClaim) -> None:
         """Keeps the claim, moves it, or drops it."""
         now_s, unit = self._shared.now_s, list(claim.unit)
         is_late = now_s >= claim.start_s + _LATE_S
         if not is_late and may_be_evicted_for(self._shared, claim):
-            self._look_at(claim, claim.start_s + _LATE_S)
+            self._check_at(claim, claim.start_s + _LATE_S)
             return
         stays = () if is_late else self.plans.still(claims, claim)
         if stays:
             claims.keep(claim, stays, claim.start_s, claim.end_s)
             self._rests_on(claims, claim, self.plans.landed(claim))
             if now_s < (next_s := claim.planned_s + _PLAN_EVERY_S) and not claim.is_anew:
-                return self._look_at(claim, min(claim.look_s, next_s))
+                return self._check_at(claim, min(claim.look_s, next_s))
             claim.is_anew = False
         # An earlier start must not delay the claims after it: they are promised, too.
         by_s = claim.start_s - _EARLIER_S if stays else math.inf
@@ -406,7 +406,7 @@ class Claiming:
             claim.because = slip_cause(self._shared, claim, self._units.demands(list(claim.unit)))
             claim.is_outranked = False
         claims.keep(claim, fresh.held, fresh.start_s, fresh.end_s)
-        self._look_at(claim, fresh.start_s + 1.0)
+        self._check_at(claim, fresh.start_s + 1.0)
         claim.blockers, claim.beside = fresh.blockers, fresh.beside
         self._stands(claim)
         self._told.moved(claim)

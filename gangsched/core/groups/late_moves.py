@@ -35,7 +35,7 @@ class LateMoves:
             return True
         return False
 
-    def look(self) -> None:
+    def regroup(self) -> None:
         """Once a turn: decides about pods whose binds have failed, or that the watch shows as bound."""
         for uid in list(self._uids):
             info = self._shared.cache.pods.get(uid)

@@ -79,7 +79,7 @@ class Leaving:
         if info.state is DONE:
             self.n_ended_gone[group] = self.n_ended_gone.get(group, 0) + 1
 
-    def look(self, group: Group) -> None:
+    def let_leave(self, group: Group) -> None:
         """Lets the members that hold nodes leave if all of them are being deleted and others are pending."""
         known = self._known.get(group)
         if not known or not group.n_pending or group.n_assumed or group.state in _STAYS:

@@ -142,7 +142,7 @@ class LimitLine:
         known = self._known.get(group.key)
         return known if known is not None and known.group is group and self._is_kept_out(known) else None
 
-    def look(self) -> None:
+    def announce(self) -> None:
         """At the end of a turn: announces what is no longer kept, so that groups kept out are tried again."""
         if self._shared.queue_view is not None:  # a reload replaces it
             self._shared.queue_view.kept_in_limits = self.kept_ahead_of

@@ -30,7 +30,7 @@ class LostMembers:
         self._binder = binder
         self._due: Deadlines[GroupKey] = Deadlines(shared.timers)
 
-    def look(self, group: Group) -> None:
+    def report(self, group: Group) -> None:
         """Tells what has changed. Called for every group that was reconsidered and has started, or had."""
         lacking = lacks(group)
         if not lacking:

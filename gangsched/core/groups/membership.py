@@ -83,7 +83,7 @@ class Membership:
         self.leaving = Leaving(shared)
         self.late_moves = LateMoves(shared, self._decide_anew)
         self.foreign_nominations = ForeignNominations(shared)
-        self.pre_enqueue = PreEnqueue(shared, reporter, self.look_again)
+        self.pre_enqueue = PreEnqueue(shared, reporter, self.ask_pre_enqueue)
 
     def put_pods(self, events: Iterable[PodAdded | PodUpdated]) -> None:
         """Applies current pods one by one; a version older than the known one is ignored."""
@@ -110,7 +110,7 @@ class Membership:
             if info is not None and info.group is not None:
                 self._decide_anew(info)
 
-    def look_again(self, uid: str) -> None:
+    def ask_pre_enqueue(self, uid: str) -> None:
         """Calls PreEnqueue again: it failed, or the plugin changed."""
         info = self._shared.cache.pods.get(uid)
         if info is not None and info.state in AT_THE_GATE:

@@ -62,7 +62,7 @@ class PlanRooms:
 
     def of(self, unit: list[Group]) -> list[Room]:
         """A Room for each template of the unit, counted by itself."""
-        view, running = self._shared.cache.view, self.look()
+        view, running = self._shared.cache.view, self.running()
         found = []
         for demand in self._units.demands(unit):
             required = [level.key for level in topology_of(demand) if level.required]
@@ -173,13 +173,13 @@ class PlanRooms:
         """Keeps up with changes of running pods, at the end of a turn."""
         self._pods().follow(self._shared.now_s, self._shared.wall_ahead_s)
 
-    def look(self) -> RunningPods:
+    def running(self) -> RunningPods:
         """The running pods as of now."""
         shared, running = self._shared, self._pods()
         looked = (shared.n_heard, shared.now_s, shared.cache.view.journal_end)
         if looked != self._looked:
             self._looked = looked
-            running.look(shared.now_s, shared.wall_ahead_s)
+            running.read_changed(shared.now_s, shared.wall_ahead_s)
         return running
 
     def _pods(self) -> RunningPods:

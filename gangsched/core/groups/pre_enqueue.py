@@ -62,11 +62,11 @@ class _Asked:
 class PreEnqueue:
     """Asks PreEnqueue's plugins about pods."""
 
-    def __init__(self, shared: SharedState, reporter: Reporter, look_again: Callable[[str], None]) -> None:
-        """`look_again`: takes the UID of a pod whose answers may have changed."""
+    def __init__(self, shared: SharedState, reporter: Reporter, ask_anew: Callable[[str], None]) -> None:
+        """`ask_anew`: takes the UID of a pod whose answers may have changed."""
         self._shared = shared
         self._reporter = reporter
-        self._look_again = look_again
+        self._ask_anew = ask_anew
         self._asked: dict[str, _Asked] = {}
         self._to_ask: dict[str, dict[str, None]] = {}
         """Plugin -> UIDs of the pods to ask it about, in order."""
@@ -93,12 +93,12 @@ class PreEnqueue:
             except PluginError as error:
                 self._shared.hooks.blame(error, info.group, pod)
                 self._keep_out(info, pod, plugin, Status(Code.ERROR, error.problem))
-                self._shared.look_again_at(self._shared.now_s + self._shared.settings.pod_max_backoff_s, info)
+                self._ask_late(info)
                 return False
             if not status.is_success:
                 self._keep_out(info, pod, plugin, status)
                 if status.code is Code.WAIT and plugin.name not in profile.async_pre_enqueues:
-                    self._shared.look_again_at(self._shared.now_s + _wait_s(status), info)
+                    self._shared.ask_pre_enqueue_at(self._shared.now_s + _wait_s(status), info)
                 return False
             raised += status.raise_by
         self._let_in(info, raised)
@@ -109,7 +109,7 @@ class PreEnqueue:
             return profile.run_pre_enqueue(pod) is SUCCESS
         except PluginError as error:
             self._shared.hooks.blame(error, info.group, pod)
-            self._shared.look_again_at(self._shared.now_s + self._shared.settings.pod_max_backoff_s, info)
+            self._ask_late(info)
             return False
 
     def forget(self, info: PodInfo) -> None:
@@ -160,6 +160,11 @@ class PreEnqueue:
         elif status.reason and not pod.spec.scheduling_gates:
             self._reporter.kept_out(info, f"{name}: {status.reason}")
 
+    def _ask_late(self, info: PodInfo) -> None:
+        """Asks again after the longest backoff: the plugin has failed."""
+        shared = self._shared
+        shared.ask_pre_enqueue_at(shared.now_s + shared.settings.pod_max_backoff_s, info)
+
     # -- at the edge -----------------------------------------------------------------------------------
 
     def _answer_of(self, info: PodInfo, pod: Pod, plugin: str) -> Status:
@@ -198,12 +203,12 @@ class PreEnqueue:
                 until_s = shared.now_s + _wait_s(status)
         asked.answers[call.plugin] = (status, until_s)
         if until_s < NEVER_S:
-            shared.look_again_at(until_s, info)
-        self._look_again(info.uid)
+            shared.ask_pre_enqueue_at(until_s, info)
+        self._ask_anew(info.uid)
 
     # -- once a turn -----------------------------------------------------------------------------------
 
-    def look(self) -> None:
+    def ask_again(self) -> None:
         """Asks again about pods that a change may have cured, and sends the calls to the edge."""
         for uid in tuple(islice(self._again, MAX_A_TURN)) if self._again else ():
             del self._again[uid]
@@ -213,15 +218,15 @@ class PreEnqueue:
                     name: (status, until_s if status.is_success else self._shared.now_s)
                     for name, (status, until_s) in asked.answers.items()
                 }
-            self._look_again(uid)
+            self._ask_anew(uid)
         for plugin, uids in self._to_ask.items():
             while uids and self._n_open.get(plugin, 0) < MAX_ASKED:
                 uid = next(iter(uids))
                 del uids[uid]
                 self._ask(plugin, uid)
 
-    def look_again_s(self) -> float:
-        """When `look` has something to do: now, or never."""
+    def asks_again_s(self) -> float:
+        """When `ask_again` has something to do: now, or never."""
         return self._shared.now_s if self._again else NEVER_S
 
     def _ask(self, plugin: str, uid: str) -> None:

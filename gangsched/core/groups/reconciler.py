@@ -50,10 +50,10 @@ class GroupReconciler:
         self._attempts = attempts
         self.refusals = Refusals(shared)
         self.losses = LostMembers(shared, reporter, binder)
-        self._look_in: dict[GroupState, Callable[[Group], None]] = {
+        self._reconcile_in: dict[GroupState, Callable[[Group], None]] = {
             GroupState.BINDING: binder.outcome.settle,
             GroupState.UNWINDING: binder.outcome.unwound,
-            GroupState.WAITING: self._look_waiting,
+            GroupState.WAITING: self._reconcile_waiting,
         }
 
     def found(self, group: Group) -> None:
@@ -67,14 +67,14 @@ class GroupReconciler:
             # Only the order matters; these times are all before those of gangs that become complete later.
             group.first_complete_s = max(created) - LONG_AGO_S
 
-    def look(self, group: Group) -> None:
+    def reconcile(self, group: Group) -> None:
         """Moves the group to the state that its members imply; idempotent, safe at any time."""
         if not group.members:
-            self._binder.pre_bind.look(group)  # what is prepared for it is no longer needed
+            self._binder.pre_bind.go_on_or_stop(group)  # what is prepared for it is no longer needed
             self._attempts.nominations.drop(group)
             self._shared.drop_group(group)
             return
-        self._leaving.look(group)
+        self._leaving.let_leave(group)
         if not group.n_bound or (group.n_pending and not group.n_holding and not group.is_whole):
             # No member of the former gang runs: its successors start together. Members that have succeeded
             # keep counting, so that only what is still missing has to start whole.
@@ -84,11 +84,11 @@ class GroupReconciler:
                 move_start(group, StartCause.NOBODY_LEFT)
         elif not group.has_started and group.definition is not None and group.is_whole:
             self._has_started(group)
-        self._look_in.get(group.state, self._look_at_rest)(group)
+        self._reconcile_in.get(group.state, self._reconcile_at_rest)(group)
         if group.has_started:
             self._shared.settle_by_s.drop(group.key)
         if group.has_started or group.lost:
-            self.losses.look(group)
+            self.losses.report(group)
         is_at_rest = group.state not in (BINDING, GroupState.UNWINDING)
         if group.doubts and group.has_started and is_at_rest and (group.lost or group.is_whole):
             self._binder.records.answer(group)
@@ -115,21 +115,21 @@ class GroupReconciler:
         self._reporter.found_started(group)
         self._shared.stir(self._shared.siblings(group).values())
 
-    def _look_waiting(self, group: Group) -> None:
+    def _reconcile_waiting(self, group: Group) -> None:
         if group.problem or group.definition is None or not group.is_complete:
             why = f"{group.n_existing} of {group.min_count} members are left"
             why = group.problem or why + roles_told(group.missing_roles())
             self._attempts.give_back(group, why)
-            self._look_at_rest(group)
+            self._reconcile_at_rest(group)
         elif not group.n_pending and not group.n_assumed:
             # The members that waited are gone, and the rest run: there is nothing to reserve or bind.
             self._attempts.nominations.drop(group)
-            self._look_at_rest(group)
+            self._reconcile_at_rest(group)
         else:
             # Reconsidered in its turn, keeping its reservations.
             self._shared.queue.activate(group, Cause.LOOK_AGAIN)
 
-    def _look_at_rest(self, group: Group) -> None:
+    def _reconcile_at_rest(self, group: Group) -> None:
         queue, now_s = self._shared.queue, self._shared.now_s
         if group.problem:
             if group.is_half_bound and group.definition is not None and not group.is_completing:
@@ -185,7 +185,7 @@ class GroupReconciler:
             self._binder.outcome.evict_again(group)
         elif group.state in (GroupState.BACKOFF, GroupState.UNSCHEDULABLE):
             self._shared.queue.park(group, Cause.TIME_IS_UP)
-            self.look(group)
+            self.reconcile(group)
 
     def gathering_report(self, group: Group) -> None:
         """Reports what is missing of a gang that has been incomplete for a while."""

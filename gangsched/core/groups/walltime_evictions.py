@@ -28,7 +28,7 @@ from gangsched.core.state.timers import Deadlines
 from gangsched.core.types.group import BOUND, NEVER_S, Group, GroupState
 from gangsched.model.pod_group import GroupKey
 
-_LOOK_AGAIN_S = 5.0
+_AGAIN_S = 5.0
 _MOVING = (GroupState.BINDING, GroupState.UNWINDING)
 
 
@@ -41,12 +41,12 @@ class WalltimeEvictions:
         self._binder = binder
         self._attempts = attempts
         self._settings: Settings | None = None
-        """As of the last look."""
+        """As of the last turn."""
         self._due: Deadlines[GroupKey] = Deadlines(shared.timers)
         self._stay: WeakKeyDictionary[Group, float] = WeakKeyDictionary()
         """Groups that may not be evicted, with the end reported for each."""
 
-    def look(self) -> None:
+    def follow_settings(self) -> None:
         """Looks at all groups again, at the end of a turn, if the configuration has changed."""
         if self._settings is self._shared.settings:
             return
@@ -55,9 +55,9 @@ class WalltimeEvictions:
             self._due.drop(key)
         self._stay.clear()
         for group in self._shared.groups.values() if self._settings.ends_overrun else ():
-            self.look_at(group)
+            self.set_deadline(group)
 
-    def look_at(self, group: Group) -> None:
+    def set_deadline(self, group: Group) -> None:
         """Sets the group's deadline anew: its members, their statements or its state may have changed."""
         end_s = NEVER_S if group.state in _MOVING else self._end_s(group)
         if self._stay.get(group) == end_s:
@@ -93,7 +93,7 @@ class WalltimeEvictions:
         """Evicts the group if its time is over."""
         shared, end_s = self._shared, self._end_s(group)
         if group.state in _MOVING or shared.now_s < end_s + SPARED_S:
-            self.look_at(group)
+            self.set_deadline(group)
             return
         staying = [info for info in group.in_state(BOUND) if not is_leaving(info)]
         when = told_time(shared, end_s, "at")
@@ -104,7 +104,7 @@ class WalltimeEvictions:
             self._reporter.event(group, "Warning", "OverrunStays", "Walltime", said)
             return
         if group.is_half_bound or any(info.uid in shared.victims for info in staying):
-            self._set(group.key, shared.now_s + _LOOK_AGAIN_S)
+            self._set(group.key, shared.now_s + _AGAIN_S)
             return
         if group.state is GroupState.WAITING:
             self._attempts.give_back(group, over)

@@ -47,7 +47,7 @@ class IdleOfQueues:
         mark, self._mark = self._mark, view.journal_end
         if made_of != self._made_of or book is not self._book:
             self._made_of, self._book = made_of, book
-            self._look(book, claims)
+            self._read_claims(book, claims)
         else:
             if not self._kept:
                 return
@@ -56,7 +56,7 @@ class IdleOfQueues:
                 return
         book.keep_idle(self._idle(), now_s)
 
-    def _look(self, book: QueueBook, claims: Sequence[StartClaim]) -> None:
+    def _read_claims(self, book: QueueBook, claims: Sequence[StartClaim]) -> None:
         n_rows, names = self._view.n_rows, self._view.table.names
         columns = [column for column, name in enumerate(names) if name in book.tree.settings.compare]
         self._names = [names[column] for column in columns]

@@ -52,7 +52,7 @@ class RunningPods:
         self.ends_s: FloatArray = np.zeros(0, dtype=np.float64)
         self._codes: IntArray = np.zeros(0, dtype=np.int64)
 
-    def look(self, now_s: float, wall_ahead_s: float | None) -> None:
+    def read_changed(self, now_s: float, wall_ahead_s: float | None) -> None:
         """Reads the rows that have changed."""
         view = self._cache.view
         self._note_changed()

@@ -65,7 +65,7 @@ class QueueOrder:
             self._blame(error, group)
             return LAST
 
-    def look(self, group: Group) -> tuple[Key, PluginError | None]:
+    def key_among_all(self, group: Group) -> tuple[Key, PluginError | None]:
         """Returns the group's key among all groups and, if it has none, why; changes nothing.
 
         With lanes it is the key that the group would have as the first of its lane.

@@ -42,8 +42,8 @@ from gangsched.model.pod_group import GroupKey
 
 PRE_ENQUEUE = -1
 """In place of a retry's attempt: PreEnqueue failed, and is called again."""
-LOOK_FOR = -2
-"""Likewise: look for a pod that the server reported gone before the watch did."""
+READ_GONE = -2
+"""Likewise: read a pod that the server reported gone before the watch did."""
 
 # No claim waits for a pod that did not go when it was evicted.
 _STUCK = End(NEVER_S)
@@ -363,13 +363,13 @@ class SharedState:
         """Resends the member's bind at `when_s`."""
         self.retries.add(when_s, info.uid, info.attempt)
 
-    def look_again_at(self, when_s: float, info: PodInfo) -> None:
+    def ask_pre_enqueue_at(self, when_s: float, info: PodInfo) -> None:
         """Calls PreEnqueue for a pod again at `when_s`."""
         self.retries.add(when_s, info.uid, PRE_ENQUEUE)
 
-    def look_for_at(self, when_s: float, info: PodInfo) -> None:
+    def read_gone_at(self, when_s: float, info: PodInfo) -> None:
         """Checks at `when_s` whether a pod reported gone still exists."""
-        self.retries.add(when_s, info.uid, LOOK_FOR)
+        self.retries.add(when_s, info.uid, READ_GONE)
 
     def may_be_admitted(self, group: Group) -> None:
         """Takes in an edited member: Admit may let the group in now, or it may end before a claim starts."""
@@ -389,7 +389,7 @@ class SharedState:
 
     def sort_key(self, group: Group) -> tuple[tuple[Any, ...], PluginError | None]:
         """Returns QueueSort's key and, where there is no valid one, why; changes nothing."""
-        return self._order.look(group)
+        return self._order.key_among_all(group)
 
     def drop_group(self, group: Group) -> None:
         """Drops a group whose last member is gone."""
