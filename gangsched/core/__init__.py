@@ -14,7 +14,8 @@ Packages, from the ground up; each imports only those above it in this list (con
     groups         the life of a group: members, numbers, attempts, waits
 
 `scheduler` is the interface to all: handle, advance, schedule. It leaves events to `cluster_objects` and
-`answers`, and passed deadlines to `overdue`; `parts` is the interface these see of it. Beside it are
+`answers`, passed deadlines to `overdue` and the end of each turn to `turn`, both lists of declared steps
+(`dirty`: what a step may mark); `parts` is the interface these see of it. Beside it are
 `reconfigure` (a new configuration while running), `containment` (limits the cost of one object's fault),
 `invariants` (recounts what must hold) and `reports` (frozen views for people and programs).
 """

@@ -157,17 +157,3 @@ class ClusterObjects:
             self._admitted(named, None)
         if event.kind != "Pod" or event.scheduler_name in self._shared.profiles:
             self._reporter.refused(event.kind, event.namespace, event.name, event.uid, event.message)
-
-    def tell_of_nodes(self) -> None:
-        """Publishes the problems that the cache found in node and device reports."""
-        shared = self._shared
-        for uid, node_name, device_id in shared.cache.clashes:
-            info = shared.cache.pods.get(uid)
-            if info is not None:
-                message = f"device {device_id} on {node_name} is held by another live pod too"
-                self._reporter.pod_event(info.pod, "Warning", "DeviceMismatch", "Scheduling", message)
-                shared.count("device_clashes")
-        shared.cache.clashes.clear()
-        for node, problem in shared.cache.bad_reports:
-            self._reporter.node_problem(node, problem, reason="InvalidNodeReport")
-        shared.cache.bad_reports.clear()

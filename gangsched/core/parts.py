@@ -1,7 +1,7 @@
 """SchedulerParts: the scheduler as seen by the classes that do parts of its work.
 
-Implemented by core.scheduler. Used by core.answers, core.cluster_objects, core.overdue, core.containment and
-core.refused_pods.
+Implemented by core.scheduler. Used by core.answers, core.cluster_objects, core.overdue, core.turn,
+core.containment and core.refused_pods.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from gangsched.core.cluster_objects import ClusterObjects
 from gangsched.core.containment import Containment
 from gangsched.core.device_audit.device_health import DeviceHealth
 from gangsched.core.device_audit.drift import DriftAudit
+from gangsched.core.dirty import Watch
 from gangsched.core.framework.observer import ObservedProfile, Observer
 from gangsched.core.framework.plan import first_of
 from gangsched.core.framework.profile import Profile
@@ -36,13 +37,13 @@ from gangsched.core.groups.reservations import Reservations
 from gangsched.core.groups.ties import Ties
 from gangsched.core.groups.walltime_evictions import WalltimeEvictions
 from gangsched.core.invariants import Recount
-from gangsched.core.overdue import Overdue
+from gangsched.core.overdue import DEADLINES, Deadline, Overdue
 from gangsched.core.reconfigure import reconfigure, unfinished, watched
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.steps import Defect, PlainSteps, Steps, Take, name_of
-from gangsched.core.types.cluster_events import Change, ClusterChange
+from gangsched.core.turn import PHASES, Phase, Turn
 from gangsched.core.types.group import ASSUMED, UNASKED, Group, GroupState, MemberState
 from gangsched.errors import InvariantError
 from gangsched.model import events as ev
@@ -52,8 +53,6 @@ from gangsched.model.pod_group import OBJECT_KINDS
 # The kinds that are always watched; PodGroup kinds may be missing.
 KINDS = ("pods", "nodes", *OBJECT_KINDS)
 _LEADERSHIP = "leadership"
-# Limit on device clashes and on bad node reports that a follower keeps, to report once it leads.
-_MAX_CLASHES = 1000
 
 
 class Scheduler:
@@ -118,6 +117,7 @@ class Scheduler:
         )
         self._unheard = {*self.kinds} if leading else {*self.kinds, _LEADERSHIP}
         self._steps: Steps = PlainSteps(self.shared) if guard is None else Containment(self, guard)
+        self._turn = Turn(self, self._steps)
         self._overdue = Overdue(self, self._steps, self._extenders)
         self._objects = ClusterObjects(self)
         self._on_run: dict[type, Callable[[Iterator[Any]], None]] = {
@@ -127,22 +127,6 @@ class Scheduler:
         }
         """Handlers of frequent kinds, applied in runs: all events of a kind until another kind comes."""
         self._on_event = self._handlers()
-        self._before_groups = (
-            self.membership.late_moves.regroup,
-            self.membership.pre_enqueue.ask_again,
-            self.audit.compare_changed,
-            self.health.check_pods,
-            self.reservations.give_back_broken,
-            self.binder.pre_bind.give_turns,
-            self.binder.staggered.give_turns,
-            lambda: self.shared.cache.settle(self.shared.now_s),
-        )
-        """Work at the end of each turn, before the groups that were touched are looked at, and after that."""
-        self._after_groups = (
-            self.walltime_evictions.follow_settings,
-            self.attempts.claiming.maintain,
-            self.attempts.limits.announce,
-        )
 
     def _handlers(self) -> dict[type, Callable[[Any], None]]:
         """Handlers of all other kinds, one event at a time."""
@@ -172,7 +156,7 @@ class Scheduler:
         for kind, run in groupby(self.attempts.searches.hear(events), type):
             take_all = self._on_run.get(kind) or partial(_one_by_one, self._on_event[kind])
             self.apply(take_all, run)
-        return self._end_turn()
+        return self._turn.end(decides=self.is_synced)
 
     def apply(self, take: Take, run: Iterable[ev.Event]) -> None:
         """Passes events of one kind to `take`; if one fails, core.steps decides about the rest."""
@@ -232,7 +216,7 @@ class Scheduler:
         self.watches = (*self.watches, *more)
         self.kinds = (*KINDS, *self.watches)
         self._unheard |= {*more}
-        return self._end_turn(), more
+        return self._turn.end(decides=self.is_synced), more
 
     def unfollowed(self, profiles: Mapping[str, Profile], settings: Settings) -> tuple[str, ...]:
         """Kinds that these profiles' plugins and these settings read and that are not watched yet."""
@@ -268,8 +252,8 @@ class Scheduler:
         self._steps.begin(now_s)
         if not self.is_synced:
             return []
-        self._overdue.apply(now_s)
-        return self._end_turn()
+        self._overdue.apply()
+        return self._turn.end(decides=self.is_synced)
 
     def in_line(self) -> Iterator[Group]:
         """The groups that `pop` is expected to return next, in order; they stay in line.
@@ -286,7 +270,7 @@ class Scheduler:
         """Makes one attempt to place a popped group."""
         self._steps.begin(now_s)
         self.for_group(group, self._attempt)
-        return self._end_turn()
+        return self._turn.end(decides=self.is_synced)
 
     def _attempt(self, group: Group) -> None:
         if group.is_complete and (group.n_pending or group.state is GroupState.WAITING):
@@ -343,6 +327,17 @@ class Scheduler:
             **self.shared.counters,
         }
 
+    def check_marks(
+        self, phases: Iterable[Phase] = PHASES, deadlines: Iterable[Deadline] = DEADLINES
+    ) -> None:
+        """Checks from now on that each phase and deadline marks only what it declares; never live.
+
+        Later calls raise: InvariantError (one has marked more, or something is left at the end of a turn).
+        """
+        watch = Watch(self.shared)
+        self._turn.watch(watch, phases)
+        self._overdue.watch(watch, deadlines)
+
     def validate(self) -> None:
         """Checks the core's invariants by recounting. Raises: InvariantError."""
         broken = self._recount.find_broken()
@@ -366,42 +361,6 @@ class Scheduler:
                 for group in self.shared.groups.values():
                     self.reconciler.found(group)
                     self.shared.touch(group)
-
-    def _end_turn(self) -> list[Effect]:
-        shared = self.shared
-        if self.is_synced:
-            steps = self._steps
-            steps.every(self._before_groups)
-            while shared.touched:
-                touched, shared.touched = shared.touched, {}
-                for group in touched.values():
-                    self.for_group(group, self.group_specs.resolve)
-                for group in touched.values():  # numbers are known by now, so sets are computed once
-                    self.for_group(group, self.reconciler.reconcile)
-                for group in touched.values() if shared.settings.ends_overrun else ():
-                    self.for_group(group, self.walltime_evictions.set_deadline)
-                if self.health.failing:
-                    steps.each(partial(self.health.read_policies, touched))
-            steps.every(self._after_groups)
-            if shared.queue_book is not None and shared.queue_book.has_borrowed():
-                shared.changes.append(ClusterChange(Change.BORROWED))
-            steps.each(shared.flush_changes)
-            if shared.cache.clashes or shared.cache.bad_reports:
-                steps.each(self._objects.tell_of_nodes)
-        else:
-            # Nothing waits for a change yet, and a follower gets changes for weeks. Groups with members are
-            # all looked at before the first decision.
-            touched, shared.touched = shared.touched, {}
-            for group in (one for one in touched.values() if not one.members):
-                self.for_group(group, self.reconciler.reconcile)
-            shared.changes.clear()
-            shared.cache.index.changes.clear()
-            shared.cache.index.selected.unpaced()
-            del shared.cache.clashes[:-_MAX_CLASHES]
-            del shared.cache.bad_reports[:-_MAX_CLASHES]
-        self._steps.end()
-        effects, shared.effects = shared.effects, []
-        return effects
 
 
 def _one_by_one(take: Callable[[Any], None], run: Iterator[Any]) -> None:

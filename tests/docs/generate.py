@@ -22,6 +22,7 @@ from gangsched.agent.settings import AgentDocument
 from gangsched.cli import _parser
 from gangsched.config.documents import KubeDocument, OurDocument, PluginSets
 from gangsched.config.strict import MAX_CHARACTERS
+from gangsched.core import dirty, overdue, turn
 from gangsched.core.cache.selected_keys import MAX_IDLE, PODS_A_SECOND
 from gangsched.core.state import bind_table, start_table, transitions
 from gangsched.extenders.client import MAX_REPLY, NODE_BYTES, NODE_VALUES
@@ -296,6 +297,9 @@ def plugin_table() -> str:
 WHOLE = {"configuration.md": configuration_page, "annotations.md": annotation_page}
 REGIONS = {
     ("architecture.md", "gang table"): gang_table,
+    ("architecture.md", "phases"): lambda: turn.drawn() + "\n",
+    ("architecture.md", "deadlines"): lambda: overdue.drawn() + "\n",
+    ("architecture.md", "marks"): lambda: dirty.drawn() + "\n",
     ("failed-binds.md", "bind table"): lambda: bind_table.drawn() + "\n",
     ("failed-binds.md", "start table"): lambda: start_table.drawn() + "\n",
     ("failed-binds.md", "gang table after binds"): lambda: transitions.drawn(transitions.AFTER_BINDS) + "\n",

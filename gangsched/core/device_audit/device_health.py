@@ -14,7 +14,7 @@ do too. Evictions are repeated while the pod is there, ever more rarely (core.st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import get_args
 
 import msgspec
@@ -30,7 +30,7 @@ from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, 
 from gangsched.model.device_labels import inventory_text
 from gangsched.model.events import EvictionFailed
 from gangsched.model.objects import Node
-from gangsched.model.pod_group import ON_DEVICE_FAILURE_KEY, GroupKey
+from gangsched.model.pod_group import ON_DEVICE_FAILURE_KEY
 
 POLICIES: tuple[str, ...] = get_args(OnFailure)
 ACTION = "DeviceHealth"
@@ -104,7 +104,7 @@ class DeviceHealth:
     def pod_edited(self, info: PodInfo) -> None:
         """Takes in a new version of a running pod, which may change the policy for it."""
         if (failure := self.failing.get(info.uid)) is not None:
-            self._ask(failure)
+            self._read_policy(failure)
 
     def evict_soon(self, uid: str) -> None:
         """Repeats the pod's eviction now: what refused it has changed."""
@@ -135,11 +135,11 @@ class DeviceHealth:
             if failure.info.state is not MemberState.BOUND:
                 self._gone(uid)
 
-    def read_policies(self, touched: Mapping[GroupKey, Group]) -> None:
-        """Reads the policies again of failing pods whose group's object may have changed."""
+    def read_policies(self, group: Group) -> None:
+        """Reads the policies of the group's failing pods again: its object may have changed."""
         for failure in self.failing.values():
-            if (group := failure.info.group) is not None and group.key in touched:
-                self._ask(failure)
+            if failure.info.group is group:
+                self._read_policy(failure)
 
     def advance(self) -> None:
         """Acts on failures whose grace period is over."""
@@ -185,7 +185,7 @@ class DeviceHealth:
         if failure.is_refused and failure.info.group is not None:
             self._acted_s.pop(name_of(failure.info.group), None)
 
-    def _ask(self, failure: _Failure) -> None:
+    def _read_policy(self, failure: _Failure) -> None:
         if (policy := self._policy(failure.info)[0]) != failure.policy:
             failure.policy = policy
             self._set_due(failure)

@@ -85,7 +85,7 @@ class SchedulingQueue:
         self._flush_s = flush_s
         self._active: list[tuple[bool, tuple[Any, ...], GroupKey, int, Group]] = []
         self._n_active = 0
-        self._serial = 0
+        self.n_lined_up = 0
         self._unschedulable: dict[GroupKey, Group] = {}
         self._waiting: dict[GroupKey, Group] = {}
         self._missed: dict[GroupKey, list[ClusterChange]] = {}
@@ -155,12 +155,12 @@ class SchedulingQueue:
     def _line_up(self, group: Group) -> None:
         if not group.active_token:
             self._n_active += 1
-        self._serial += 1
-        group.active_token = self._serial
+        self.n_lined_up += 1
+        group.active_token = self.n_lined_up
         if self.lanes is not None and not group.is_completing:
-            self.lanes.push(group, self._sort_key(group), self._serial)
+            self.lanes.push(group, self._sort_key(group), self.n_lined_up)
             return
-        key = (not group.is_completing, self._sort_key(group), group.key, self._serial, group)
+        key = (not group.is_completing, self._sort_key(group), group.key, self.n_lined_up, group)
         heapq.heappush(self._active, key)
 
     def in_line(self) -> Iterator[Group]:

@@ -220,6 +220,22 @@ class Reporter:
         regarding = ("Node", "v1", "", node.metadata.name, node.metadata.uid)
         self._event(regarding, "Warning", reason, "Scheduling", message, "")
 
+    def tell_of_nodes(self) -> None:
+        """Reports the problems that the cache found in node and device reports."""
+        shared, cache = self._shared, self._shared.cache
+        if not cache.clashes and not cache.bad_reports:
+            return
+        for uid, node_name, device_id in cache.clashes:
+            info = cache.pods.get(uid)
+            if info is not None:
+                message = f"device {device_id} on {node_name} is held by another live pod too"
+                self.pod_event(info.pod, "Warning", "DeviceMismatch", "Scheduling", message)
+                shared.count("device_clashes")
+        cache.clashes.clear()
+        for node, problem in cache.bad_reports:
+            self.node_problem(node, problem, reason="InvalidNodeReport")
+        cache.bad_reports.clear()
+
     def refused(self, kind: str, namespace: str, name: str, uid: str, message: str) -> None:
         """Reports an object that does not parse."""
         regarding = (kind, "v1", namespace, name, uid)

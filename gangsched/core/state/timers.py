@@ -30,13 +30,13 @@ class Timers:
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, DeadlineOwner, Any]] = []
-        self._serial = 0
+        self.n_pushed = 0
 
     def push(self, when_s: float, owner: DeadlineOwner, key: Any) -> None:
         """Adds the owner's work at `when_s`; NEVER_S needs no entry."""
         if when_s < NEVER_S:
-            self._serial += 1
-            heapq.heappush(self._heap, (when_s, self._serial, owner, key))
+            self.n_pushed += 1
+            heapq.heappush(self._heap, (when_s, self.n_pushed, owner, key))
 
     def next_s(self) -> float:
         """Returns the earliest deadline that still holds; NEVER_S if none does."""

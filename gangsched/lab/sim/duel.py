@@ -94,6 +94,7 @@ class Replica:
         self.paused_until_s = self.next_s = 0.0
         self.deadline_s, self.n_active = None, 0
         self.scheduler = self._duel.make(self._duel.settings)
+        self.scheduler.check_marks()
         self.inbox += [ev.KindMissing(kind) for kind in self.scheduler.kinds if kind not in self.api.streams]
         self.told, self._starts = Told(), Starts()
         self.api.hang_up()

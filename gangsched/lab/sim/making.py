@@ -63,8 +63,10 @@ def scheduler_of(config: SchedulerConfig, settings: Settings, *plugins: Any) -> 
 
 
 def scheduler_by(profiles: Mapping[str, Profile], settings: Settings) -> Scheduler:
-    """Likewise, with these profiles."""
-    return Scheduler(profiles, settings, node_capacity=4, wall_ahead_s=at(0).timestamp())
+    """Likewise, with these profiles; each phase of its turns is checked (core.dirty)."""
+    scheduler = Scheduler(profiles, settings, node_capacity=4, wall_ahead_s=at(0).timestamp())
+    scheduler.check_marks()
+    return scheduler
 
 
 def with_plugins(profile: Profile, plugins: Sequence[Any]) -> Profile:
