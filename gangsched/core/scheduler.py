@@ -15,6 +15,7 @@ from operator import length_hint
 from typing import Any
 
 from gangsched.config import Settings
+from gangsched.core import turn
 from gangsched.core.answers import Answers
 from gangsched.core.binding.admission_conflicts import AdmissionConflicts
 from gangsched.core.binding.binder import Binder
@@ -43,7 +44,7 @@ from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.steps import Defect, PlainSteps, Steps, Take, name_of
-from gangsched.core.turn import PHASES, Phase, Turn
+from gangsched.core.turn import PHASES, Phase
 from gangsched.core.types.group import ASSUMED, UNASKED, Group, GroupState, MemberState
 from gangsched.errors import InvariantError
 from gangsched.model import events as ev
@@ -117,7 +118,7 @@ class Scheduler:
         )
         self._unheard = {*self.kinds} if leading else {*self.kinds, _LEADERSHIP}
         self._steps: Steps = PlainSteps(self.shared) if guard is None else Containment(self, guard)
-        self._turn = Turn(self, self._steps)
+        self._phases = turn.bound(self)
         self._overdue = Overdue(self, self._steps, self._extenders)
         self._objects = ClusterObjects(self)
         self._on_run: dict[type, Callable[[Iterator[Any]], None]] = {
@@ -156,7 +157,7 @@ class Scheduler:
         for kind, run in groupby(self.attempts.searches.hear(events), type):
             take_all = self._on_run.get(kind) or partial(_one_by_one, self._on_event[kind])
             self.apply(take_all, run)
-        return self._turn.end(decides=self.is_synced)
+        return self._end_turn()
 
     def apply(self, take: Take, run: Iterable[ev.Event]) -> None:
         """Passes events of one kind to `take`; if one fails, core.steps decides about the rest."""
@@ -216,7 +217,7 @@ class Scheduler:
         self.watches = (*self.watches, *more)
         self.kinds = (*KINDS, *self.watches)
         self._unheard |= {*more}
-        return self._turn.end(decides=self.is_synced), more
+        return self._end_turn(), more
 
     def unfollowed(self, profiles: Mapping[str, Profile], settings: Settings) -> tuple[str, ...]:
         """Kinds that these profiles' plugins and these settings read and that are not watched yet."""
@@ -253,7 +254,7 @@ class Scheduler:
         if not self.is_synced:
             return []
         self._overdue.apply()
-        return self._turn.end(decides=self.is_synced)
+        return self._end_turn()
 
     def in_line(self) -> Iterator[Group]:
         """The groups that `pop` is expected to return next, in order; they stay in line.
@@ -270,7 +271,7 @@ class Scheduler:
         """Makes one attempt to place a popped group."""
         self._steps.begin(now_s)
         self.for_group(group, self._attempt)
-        return self._turn.end(decides=self.is_synced)
+        return self._end_turn()
 
     def _attempt(self, group: Group) -> None:
         if group.is_complete and (group.n_pending or group.state is GroupState.WAITING):
@@ -335,7 +336,7 @@ class Scheduler:
         Later calls raise: InvariantError (one has marked more, or something is left at the end of a turn).
         """
         watch = Watch(self.shared)
-        self._turn.watch(watch, phases)
+        self._phases = turn.bound_and_checked(self, watch, phases)
         self._overdue.watch(watch, deadlines)
 
     def validate(self) -> None:
@@ -361,6 +362,36 @@ class Scheduler:
                 for group in self.shared.groups.values():
                     self.reconciler.found(group)
                     self.shared.touch(group)
+
+    # -- the end of a turn -----------------------------------------------------------------------------
+
+    def _end_turn(self) -> list[Effect]:
+        """Runs the phases (core.turn), those of groups until no group is marked; returns the effects."""
+        shared, steps = self.shared, self._steps
+        if self.is_synced:
+            first, of_groups, last = self._phases
+            steps.every(first)
+            while shared.touched:
+                touched, shared.touched = shared.touched, {}
+                for phase in of_groups:
+                    if phase.only_if is None or phase.only_if(self):
+                        do = phase.do(self)
+                        for group in touched.values():
+                            self.for_group(group, do)
+            steps.every(last)
+        else:
+            self._follow()
+        steps.end()
+        effects, shared.effects = shared.effects, []
+        return effects
+
+    def _follow(self) -> None:
+        """Drops groups without members; those with members are all marked before the first decision."""
+        shared = self.shared
+        touched, shared.touched = shared.touched, {}
+        for group in (one for one in touched.values() if not one.members):
+            self.for_group(group, self.reconciler.reconcile)
+        turn.drop_marks(shared)
 
 
 def _one_by_one(take: Callable[[Any], None], run: Iterator[Any]) -> None:

@@ -1,8 +1,8 @@
 """Turn: what the end of every turn does, as a declared list of phases, run until nothing is dirty.
 
-Lives here: the phases in their order, what each reads and may mark (core.dirty), and the loop over them. Not
-here: their work (the rooms), what deadlines do (core.overdue), what happens to an object that a phase fails
-on (core.containment). Called by core.scheduler after events, deadlines or an attempt.
+Lives here: the phases in their order, and what each reads and may mark (core.dirty). Not here: the loop over
+them (core.scheduler, after events, deadlines or an attempt), their work (the rooms), what deadlines do
+(core.overdue), what happens to an object that a phase fails on (core.containment).
 
     FIRST        once, before the groups: what may change them, or mark them
     OF_GROUPS    each phase for every marked group, one phase after the other; again while a group is marked
@@ -22,9 +22,7 @@ from gangsched.core import dirty
 from gangsched.core.dirty import Mark, Watch
 from gangsched.core.parts import SchedulerParts
 from gangsched.core.state.state import SharedState
-from gangsched.core.steps import Steps
 from gangsched.core.types.cluster_events import Change, ClusterChange
-from gangsched.model.effects import Effect
 
 # Limit on device clashes and on bad node reports that a follower keeps, to report once it leads.
 _MAX_PROBLEMS = 1000
@@ -195,62 +193,27 @@ PHASES = (*FIRST, *OF_GROUPS, *LAST)
 """All of them, in their order."""
 
 
-class Turn:
-    """Ends a turn: runs the phases, and returns its effects."""
+class Bound(NamedTuple):
+    """The phases of one scheduler. first, last: their work; of_groups: asked for it in each round."""
 
-    def __init__(self, scheduler: SchedulerParts, steps: Steps) -> None:
-        self._scheduler = scheduler
-        self._shared = scheduler.shared
-        self._steps = steps
-        self._first = _works(FIRST, scheduler)
-        self._of_groups = OF_GROUPS
-        self._last = _works(LAST, scheduler)
+    first: tuple[Callable[[], Any], ...]
+    of_groups: tuple[Phase, ...]
+    last: tuple[Callable[[], Any], ...]
 
-    def watch(self, watch: Watch, phases: Iterable[Phase]) -> None:
-        """Checks from now on that each phase marks only what it declares, and that nothing is left."""
-        watched = {one.name: _watched(one, watch) for one in phases}
-        self._first = _works([watched[one.name] for one in FIRST], self._scheduler)
-        self._of_groups = tuple(watched[one.name] for one in OF_GROUPS)
-        last = _works([watched[one.name] for one in LAST], self._scheduler)
-        self._last = (*last, watch.all_taken)
 
-    def end(self, *, decides: bool) -> list[Effect]:
-        """decides: False until all existing objects have been received and this process leads."""
-        shared = self._shared
-        if decides:
-            self._settle()
-        else:
-            self._follow()
-        self._steps.end()
-        effects, shared.effects = shared.effects, []
-        return effects
+def bound(scheduler: SchedulerParts) -> Bound:
+    """Returns the phases as the scheduler runs them."""
+    return Bound(_works(FIRST, scheduler), OF_GROUPS, _works(LAST, scheduler))
 
-    def _settle(self) -> None:
-        shared, scheduler = self._shared, self._scheduler
-        self._steps.every(self._first)
-        while shared.touched:
-            touched, shared.touched = shared.touched, {}
-            for phase in self._of_groups:
-                if phase.only_if is None or phase.only_if(scheduler):
-                    do = phase.do(scheduler)
-                    for group in touched.values():
-                        scheduler.for_group(group, do)
-        self._steps.every(self._last)
 
-    def _follow(self) -> None:
-        """Drops what a follower does not need: nothing waits for a change yet, and it gets them for weeks.
+def bound_and_checked(scheduler: SchedulerParts, watch: Watch, phases: Iterable[Phase]) -> Bound:
+    """Likewise; each of them is checked to mark only what it declares, and nothing to be left at the end.
 
-        Groups with members are all marked before the first decision.
-        """
-        shared, scheduler = self._shared, self._scheduler
-        touched, shared.touched = shared.touched, {}
-        for group in (one for one in touched.values() if not one.members):
-            scheduler.for_group(group, scheduler.reconciler.reconcile)
-        shared.changes.clear()
-        shared.cache.index.changes.clear()
-        shared.cache.index.selected.unpaced()
-        del shared.cache.clashes[:-_MAX_PROBLEMS]
-        del shared.cache.bad_reports[:-_MAX_PROBLEMS]
+    phases: all of them, perhaps with other marks.
+    """
+    by_name = {one.name: _watched(one, watch) for one in phases}
+    first, of_groups, last = ([by_name[one.name] for one in some] for some in (FIRST, OF_GROUPS, LAST))
+    return Bound(_works(first, scheduler), tuple(of_groups), (*_works(last, scheduler), watch.all_taken))
 
 
 def _works(phases: Iterable[Phase], scheduler: SchedulerParts) -> tuple[Callable[[], Any], ...]:
@@ -262,6 +225,16 @@ def _watched(phase: Phase, watch: Watch) -> Phase:
         return watch.over(phase.name, phase.marks, phase.do(scheduler), clears=phase.clears)
 
     return phase._replace(do=do)
+
+
+def drop_marks(shared: SharedState) -> None:
+    """Drops what a follower marks: nothing waits for a change yet, and it gets changes for weeks."""
+    cache = shared.cache
+    shared.changes.clear()
+    cache.index.changes.clear()
+    cache.index.selected.unpaced()
+    del cache.clashes[:-_MAX_PROBLEMS]
+    del cache.bad_reports[:-_MAX_PROBLEMS]
 
 
 def drawn() -> str:
