@@ -1,6 +1,6 @@
 """What is written where a tenant reads names no object of another tenant; explain does, by its own right.
 
-The sim's judge 60 looks for such names in every storm; these are the stories, with two namespaces in each.
+The judge tenants-apart looks for such names in every storm; here are stories of two namespaces each.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from gangsched.core.cache.selected_keys import MAX_IDLE, PODS_A_SECOND
 from gangsched.core.state import bind_table, start_table, transitions
 from gangsched.extenders.client import MAX_REPLY, NODE_BYTES, NODE_VALUES
 from gangsched.extension.runner import MAX_RUNNING
+from gangsched.lab.sim.catalogue import JUDGES
 from gangsched.model import bounded
 from gangsched.model.devices import MAX_DEVICES, MAX_ID_LENGTH, MAX_LISTED_RESOURCES
 from gangsched.model.dialects import foreign
@@ -282,6 +283,22 @@ def limits() -> str:
     return "\n".join(("| limit | value |", "|---|---|", *(f"| {k} | {v} |" for k, v in told.items()))) + "\n"
 
 
+def judges_page() -> str:
+    """The judges of the simulation: what each would find."""
+    lines = "\n".join(f"| `{name}` | {holds} |" for name, holds in JUDGES.items())
+    return f"""# What the simulation judges
+
+`python -m gangsched.lab.sim` runs the scheduler's core through storms of faults, by seeds, and judges each
+step. A violation begins with the name of its judge. The judges read what the server holds and what the process
+was told, and share no code with the scheduler. A museum of mistakes (`tests/sim/test_museum*.py`) puts faults
+into the scheduler that they must find.
+
+| judge | holds that |
+|---|---|
+{lines}
+"""
+
+
 def plugin_table() -> str:
     """The built-in plugins, their points, weights and arguments."""
     rows = ["| plugin | default | weight | points | arguments |", "|---|---|---|---|---|"]
@@ -294,7 +311,7 @@ def plugin_table() -> str:
     return "\n".join(rows) + "\n"
 
 
-WHOLE = {"configuration.md": configuration_page, "annotations.md": annotation_page}
+WHOLE = {"configuration.md": configuration_page, "annotations.md": annotation_page, "judges.md": judges_page}
 REGIONS = {
     ("architecture.md", "gang table"): gang_table,
     ("architecture.md", "phases"): lambda: turn.drawn() + "\n",

@@ -84,12 +84,12 @@ def test_a_core_that_does_not_keep_the_room_is_found(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(Claiming, "nominated", forgets)
     monkeypatch.setattr(Claiming, "kept_now", forgets)
-    assert any("I2: " in one for one in found(LIMITED, range(41_020, 41_023)))
+    assert any("claim-room-kept: " in one for one in found(LIMITED, range(41_020, 41_023)))
 
 
 def test_a_core_that_gives_no_cause_for_a_slip_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gangsched.core.groups.claiming.slip_cause", lambda shared, claim, demands: "")
-    assert any("I3: " in one for one in found(LIMITED, range(41_060, 41_066)))
+    assert any("claim-promise: " in one for one in found(LIMITED, range(41_060, 41_066)))
 
 
 def test_a_core_that_promises_anew_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,29 +101,29 @@ def test_a_core_that_promises_anew_is_found(monkeypatch: pytest.MonkeyPatch) -> 
         stands(self, claim)
 
     monkeypatch.setattr(Claiming, "_stands", forgets)
-    assert any("I3: " in one for one in found(LIMITED, range(41_060, 41_066)))
+    assert any("claim-promise: " in one for one in found(LIMITED, range(41_060, 41_066)))
 
 
 def test_a_core_that_keeps_room_for_who_has_started_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Claims, "moved", lambda self, group: None)
     monkeypatch.setattr(Claims, "is_sound", lambda self, claim: True)
-    assert any("I4: " in one for one in found(LIMITED, range(41_070, 41_072)))
+    assert any("claim-exists: " in one for one in found(LIMITED, range(41_070, 41_072)))
 
 
 def test_a_core_in_which_nobody_fills_in_before_a_claim_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     keep_behind_claims(monkeypatch, lambda group: True)
-    assert any("I5: " in one for one in found(LIMITED, range(41_080, 41_086)))
+    assert any("claim-fills: " in one for one in found(LIMITED, range(41_080, 41_086)))
 
 
 def test_a_core_that_tells_nobody_of_room_that_claims_leave_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Claims, "_changes", lambda self, left: ())
-    assert any("I5: " in one for one in found(LIMITED, range(41_080, 41_092)))
+    assert any("claim-fills: " in one for one in found(LIMITED, range(41_080, 41_092)))
 
 
 def gangs_unfilled(seeds: range) -> Iterator[str]:
     """What is found of gangs that wait for room that they could have."""
     problems = found(LIMITED, seeds)
-    return (one for one in problems if "I5: " in one and "fits on" in one and "gang d/" in one)
+    return (one for one in problems if "claim-fills: " in one and "fits on" in one and "gang d/" in one)
 
 
 def test_a_core_in_which_no_gang_fills_in_before_a_claim_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +174,7 @@ def test_a_core_that_evicts_too_early_is_found(monkeypatch: pytest.MonkeyPatch) 
         return End(now_s + 60.0, over_s=now_s - 60.0)
 
     monkeypatch.setattr(Ends, "of", over)
-    assert any("I10: " in one for one in found(STORMS["overrun"], range(41_050, 41_053)))
+    assert any("claim-evictions: " in one for one in found(STORMS["overrun"], range(41_050, 41_053)))
 
 
 def test_whatever_runs_past_its_walltime_is_evicted_in_time() -> None:
@@ -185,7 +185,7 @@ def test_whatever_runs_past_its_walltime_is_evicted_in_time() -> None:
 def test_a_core_that_ends_a_walltime_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     ends = Ends.stated_end_s
     monkeypatch.setattr(Ends, "stated_end_s", lambda *asked: ends(*asked) - 40.0)
-    assert any("I11: " in one for one in found(STORMS["overtime"], range(41_110, 41_113)))
+    assert any("walltime-evictions: " in one for one in found(STORMS["overtime"], range(41_110, 41_113)))
 
 
 def test_a_core_that_does_not_hear_of_a_longer_walltime_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +196,7 @@ def test_a_core_that_does_not_hear_of_a_longer_walltime_is_found(monkeypatch: py
         return first.setdefault(f"{group.key} {sorted(group.members)}", ends(self, group, *more))
 
     monkeypatch.setattr(Ends, "stated_end_s", deaf)
-    assert any("I11: " in one for one in found(STORMS["overtime"], range(41_125, 41_131)))
+    assert any("walltime-evictions: " in one for one in found(STORMS["overtime"], range(41_125, 41_131)))
 
 
 def test_a_core_that_evicts_a_gang_in_part_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,9 +206,9 @@ def test_a_core_that_evicts_a_gang_in_part_is_found(monkeypatch: pytest.MonkeyPa
             self._shared.emit(EvictPod(info.uid, meta.namespace, meta.name, group.cause_id))
 
     monkeypatch.setattr(GroupOutcome, "evict_bound", one_of_it)
-    assert any("I11: " in one for one in found(STORMS["overtime"], range(41_110, 41_113)))
+    assert any("walltime-evictions: " in one for one in found(STORMS["overtime"], range(41_110, 41_113)))
 
 
 def test_a_core_that_lets_them_run_on_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WalltimeEvictions, "act", lambda self, group: None)
-    assert any("I12: " in one for one in found(STORMS["overtime"], range(41_107, 41_110)))
+    assert any("walltime-in-time: " in one for one in found(STORMS["overtime"], range(41_107, 41_110)))

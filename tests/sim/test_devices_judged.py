@@ -1,4 +1,4 @@
-"""Judges 10 and 64 of device IDs: what a bind may be given beside others, by what the process was told."""
+"""The judges devices-as-bound and known-devices: what a bind may be given, by what the process was told."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_pod_whose_bind_is_to_be_sent_again_without_ids_hides_who_has_which() 
     assert not list(bind_is_sound(bind("next", "GPU-n-0", "GPU-n-1"), told)), "or it is not sent again"
     told.hear([ev.BindFailed("uid-d-first", 1, 422, "", "")])
     [found] = bind_is_sound(bind("next"), told)
-    assert found.startswith("10: ")
+    assert found.startswith("devices-as-bound: ")
 
 
 def test_a_pod_that_is_bumped_may_still_get_what_its_node_lists_no_longer() -> None:
@@ -50,4 +50,4 @@ def test_a_pod_that_is_bumped_may_still_get_what_its_node_lists_no_longer() -> N
     assert not list(bind_is_sound(bind("next"), told))
     told.hear([ev.PodBumped("uid-d-first", pods[0])])
     [found] = bind_is_sound(bind("next"), told)
-    assert found.startswith("10: ")
+    assert found.startswith("devices-as-bound: ")

@@ -161,7 +161,8 @@ def _is_caught(broken: Callable[[pytest.MonkeyPatch], None], first: int, *, fore
             broken(patch)
             problem = problem_of(Duel(seed, random_workload(seed), LATE, foresees=foresees))
         if problem:
-            assert problem.split(" s: ")[1][0] in "13", problem
+            found_by = ("one-holder", "devices-as-bound", "whole-in-time")
+            assert problem.split(" s: ")[1].startswith(found_by), problem
             duel = Duel(seed, random_workload(seed), LATE, foresees=foresees)
             assert not problem_of(duel), "broken with the rule too"
             return

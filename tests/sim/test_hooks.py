@@ -78,7 +78,7 @@ def simulation(seed: int, rates: Rates) -> Simulation:
         return make_scheduler(settings, ledgers[-1], Edge(), Second())
 
     def balanced(sim: Simulation) -> Iterator[str]:
-        """4: what plugins have reserved is what is reserved."""
+        """nothing-leaks: what plugins have reserved is what is reserved."""
         ledgers[-1].is_calm = sim.weather.rates is CALM
         pods = sim.scheduler.shared.cache.pods
         held = {info.uid for info in pods.values() if info.state is MemberState.ASSUMED}
@@ -89,16 +89,16 @@ def simulation(seed: int, rates: Rates) -> Simulation:
             if uid in pods and pods[uid].state not in ran and not pods[uid].pod.spec.node_name
         }
         if held != booked:
-            yield f"4: reserved {sorted(held)}, in the plugin's book {sorted(booked)}"
+            yield f"nothing-leaks: reserved {sorted(held)}, in the plugin's book {sorted(booked)}"
 
     def hooked(sim: Simulation) -> Iterator[str]:
-        """4: hooks are awaited for groups that wait or bind, and for nobody else."""
+        """nothing-leaks: hooks are awaited for groups that wait or bind, and for nobody else."""
         for call in sim.scheduler.shared.hooks.calls.values():
             state = call.group.state
             if call.point == "Permit" and state is not GroupState.WAITING:
-                yield f"4: {call.plugin} is asked to permit {call.group!r}"
+                yield f"nothing-leaks: {call.plugin} is asked to permit {call.group!r}"
             if call.point == "PreBind" and state is not GroupState.BINDING:
-                yield f"4: {call.plugin} is preparing {call.group!r}"
+                yield f"nothing-leaks: {call.plugin} is preparing {call.group!r}"
 
     sim = Simulation(seed, random_workload(seed), rates=rates, make=make)
     sim.watchers += [balanced, hooked]

@@ -68,7 +68,7 @@ def bind_of(pod: Pod) -> ef.BindPod:
 
 def test_a_core_that_forgets_limits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(QueueBook, "over_limits", lambda self, asked, kept: iter(()))
-    assert any("32: with " in one for one in found(LIMITS, range(52_020, 52_023)))
+    assert any("limits-kept: with " in one for one in found(LIMITS, range(52_020, 52_023)))
 
 
 def test_a_core_that_looks_at_a_queue_and_not_at_those_above_it_is_found(
@@ -81,13 +81,13 @@ def test_a_core_that_looks_at_a_queue_and_not_at_those_above_it_is_found(
         return over_limits(self, leaves, kept)
 
     monkeypatch.setattr(QueueBook, "over_limits", below)
-    assert any("32: with " in one for one in found(LIMITS, range(52_020, 52_023)))
+    assert any("limits-kept: with " in one for one in found(LIMITS, range(52_020, 52_023)))
 
 
 def test_a_core_that_counts_what_has_ended_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     add = QueueBook._add
     monkeypatch.setattr(QueueBook, "_add", lambda self, held, sign: sign > 0 and add(self, held, sign))
-    assert any("I5: " in one for one in found(LIMITS, range(52_020, 52_023)))
+    assert any("claim-fills: " in one for one in found(LIMITS, range(52_020, 52_023)))
 
 
 def test_a_core_that_counts_no_passes_at_limits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +98,7 @@ def test_a_core_that_counts_no_passes_at_limits_is_found(monkeypatch: pytest.Mon
 def test_a_core_that_wakes_nobody_when_a_limit_has_room_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Fairness, "admit_again", lambda self, *asked: False)
     monkeypatch.setattr(Fairness, "may_admit_without", lambda self, *asked: False)
-    assert any("I5: " in one for one in found(LIMITS, range(52_020, 52_023)))
+    assert any("claim-fills: " in one for one in found(LIMITS, range(52_020, 52_023)))
 
 
 def promised_behind_who_is_kept_out() -> Cluster:
@@ -148,4 +148,4 @@ def test_a_core_in_which_claims_wait_for_who_leaves_them_their_limit_is_found(
     monkeypatch.setattr(LimitLine, "kept_ahead_of", kept)
     c = promised_behind_who_is_kept_out()
     [problem] = nothing_starves(c.scheduler, lambda: fresh(c), c.now_s)
-    assert problem.startswith("7: <a/large unschedulable")
+    assert problem.startswith("nothing-starves: <a/large unschedulable")

@@ -42,9 +42,9 @@ def nothing_cures_what_was_refused(patch: Patch) -> None:
 
 # The mistake, the storm, and the beginning of what the checkers say of it.
 EXHIBITS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
-    "who waits for victims is deaf": (whoever_waits_for_victims_is_deaf, "preempting", "67: "),
-    "a backoff keeps the first": (a_backoff_keeps_the_first_from_room, "preempting", "67: "),
-    "nothing cures": (nothing_cures_what_was_refused, "storm", "66: "),
+    "who waits for victims is deaf": (whoever_waits_for_victims_is_deaf, "preempting", "overtaking: "),
+    "a backoff keeps the first": (a_backoff_keeps_the_first_from_room, "preempting", "overtaking: "),
+    "nothing cures": (nothing_cures_what_was_refused, "storm", "deaf-states: "),
 }
 
 

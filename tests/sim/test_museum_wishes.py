@@ -1,7 +1,7 @@
 """The bug museum's room of wishes: pods placed where their own words, or their neighbours', forbid it.
 
-Each mistake must be caught within a bound of seeds of the storm of choosy pods, by judge 53, and the unbroken
-scheduler must come through the seed that caught it.
+Each mistake must be caught within a bound of seeds of the storm of choosy pods, by pod-wishes, and the
+unbroken scheduler must come through the seed that caught it.
 """
 
 from __future__ import annotations
@@ -62,4 +62,4 @@ EXHIBITS: dict[str, Callable[[Patch], None]] = {
 
 @pytest.mark.parametrize("exhibit", EXHIBITS)
 def test_the_mistake_is_caught(exhibit: str) -> None:
-    assert_caught(exhibit, EXHIBITS[exhibit], "choosy", "53: ", n_seeds=MAX_SEEDS)
+    assert_caught(exhibit, EXHIBITS[exhibit], "choosy", "pod-wishes: ", n_seeds=MAX_SEEDS)

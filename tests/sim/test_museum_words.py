@@ -1,7 +1,8 @@
 """The bug museum's room of words: pages and conditions that count wrong, or name what is not so.
 
-Nothing that is decided changes by them. Each mistake must be caught within a bound of seeds by judge 56
-(pages), 57 (conditions) or 60 (names), and the unbroken scheduler must come through the seed that caught it.
+Nothing that is decided changes by them. Each mistake must be caught within a bound of seeds by the judge
+pages-true, conditions-true or tenants-apart, and the unbroken scheduler must come through the seed that
+caught it.
 """
 
 from __future__ import annotations
@@ -90,16 +91,28 @@ def who_holds_what_is_short_is_named(patch: Patch) -> None:
 
 
 EXHIBITS: dict[str, tuple[str, str, Callable[[Patch], None]]] = {
-    "who waits for victims is not pending": ("56", "storm", who_waits_for_victims_is_not_pending),
-    "devices of bound pods are nobody's": ("56", "storm", devices_of_bound_pods_are_nobodys),
-    "reservations are counted by pods": ("56", "storm", reservations_are_counted_by_pods),
-    "a page fails for groups that wait": ("56", "storm", a_page_fails_for_groups_that_wait),
-    "one more would not fit an empty cluster": ("57", "storm", one_more_of_an_empty_cluster_would_not_fit),
-    "every device is said to be unhealthy": ("57", "storm", every_device_is_said_to_be_unhealthy),
-    "holders hold twice as much": ("57", "claims", holders_hold_twice_as_much),
-    "what is used is left out": ("57", "limits", what_is_used_is_left_out),
-    "names of other namespaces are written": ("60", "tenants", names_of_other_namespaces_are_written),
-    "who holds what is short is named": ("60", "tenants", who_holds_what_is_short_is_named),
+    "who waits for victims is not pending": ("pages-true", "storm", who_waits_for_victims_is_not_pending),
+    "devices of bound pods are nobody's": ("pages-true", "storm", devices_of_bound_pods_are_nobodys),
+    "reservations are counted by pods": ("pages-true", "storm", reservations_are_counted_by_pods),
+    "a page fails for groups that wait": ("pages-true", "storm", a_page_fails_for_groups_that_wait),
+    "one more would not fit an empty cluster": (
+        "conditions-true",
+        "storm",
+        one_more_of_an_empty_cluster_would_not_fit,
+    ),
+    "every device is said to be unhealthy": (
+        "conditions-true",
+        "storm",
+        every_device_is_said_to_be_unhealthy,
+    ),
+    "holders hold twice as much": ("conditions-true", "claims", holders_hold_twice_as_much),
+    "what is used is left out": ("conditions-true", "limits", what_is_used_is_left_out),
+    "names of other namespaces are written": (
+        "tenants-apart",
+        "tenants",
+        names_of_other_namespaces_are_written,
+    ),
+    "who holds what is short is named": ("tenants-apart", "tenants", who_holds_what_is_short_is_named),
 }
 
 

@@ -44,11 +44,11 @@ def test_a_core_that_forgets_what_others_are_guaranteed_is_found(monkeypatch: py
         return False
 
     monkeypatch.setattr(QueueRights, "_loses", loses_nothing)
-    assert any("31: " in one for one in found(QUEUES, range(51_020, 51_026)))
+    assert any("guarantees-kept: " in one for one in found(QUEUES, range(51_020, 51_026)))
 
 
 class Judged(Cluster):
-    """A scenario in which judge 31 looks at each step, as in storms."""
+    """A scenario in which the judge guarantees-kept looks at each step, as in storms."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -86,7 +86,7 @@ def test_an_eviction_that_is_repeated_though_it_goes_below_the_guarantee_is_foun
     monkeypatch.setattr(MakingRoom, "is_outdated", lambda self, waited: False)
     c = refused_until_the_queue_holds_less()
     assert len(c.all(ef.EvictPod)) > 1
-    assert {one[:4] for one in c.problems} == {"31: "}
+    assert {one[:4] for one in c.problems} == {"guarantees-kept: "}
 
 
 def test_a_core_that_does_not_wake_gangs_that_can_grow_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,12 +94,12 @@ def test_a_core_that_does_not_wake_gangs_that_can_grow_is_found(monkeypatch: pyt
     monkeypatch.setattr(
         _Heard, "may_cure", lambda self, group: not group.has_started and may_cure(self, group)
     )
-    assert any("I5: " in one for one in found(QUEUES, range(9_324, 9_329)))
+    assert any("claim-fills: " in one for one in found(QUEUES, range(9_324, 9_329)))
 
 
 def test_a_core_that_lets_no_gang_grow_in_front_of_a_claim_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     keep_behind_claims(monkeypatch, lambda group: group.has_started)
-    assert any("I5: " in one for one in found(QUEUES, range(9_323, 9_331)))
+    assert any("claim-fills: " in one for one in found(QUEUES, range(9_323, 9_331)))
 
 
 def test_two_that_go_together_are_judged_together() -> None:

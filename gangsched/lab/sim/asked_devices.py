@@ -24,7 +24,7 @@ _WORDS = re.compile(r"[a-z0-9.+]+")
 
 
 def devices_as_asked(bind: ef.BindPod, pod: Pod, node: Node, item: CustomObject | None) -> Iterator[str]:
-    """45: a bind gives the pod devices as it asks for them. item: the object of its gang."""
+    """devices-as-asked: a bind gives the pod devices as it asks for them. item: the object of its gang."""
     own = pod.metadata.annotations or {}
     given = ids_in(bind.annotations, bind.labels)
     listed = _listed(node)
@@ -35,12 +35,19 @@ def devices_as_asked(bind: ef.BindPod, pod: Pod, node: Node, item: CustomObject 
             continue
         devices = [listed.get(resource, {}).get(each) for each in sorted(given.get(resource, ()))]
         if not devices or not all(devices):
-            yield f"45: {bind.name} asks for {asked}, and {node.metadata.name} does not list what it gets"
+            yield (
+                f"devices-as-asked: {bind.name} asks for {asked}, and {node.metadata.name} "
+                "does not list what it gets"
+            )
             continue
-        yield from (f"45: {bind.name} {why}" for why in _unlike([one for one in devices if one], asked))
+        yield from (
+            f"devices-as-asked: {bind.name} {why}" for why in _unlike([one for one in devices if one], asked)
+        )
     for resource in _needing_ids(own, item, pod):
         if pod_asks(pod.spec).get(resource) and resource not in (healthy_ids(node) or {}):
-            yield f"45: {bind.name} must know its {resource}, and {node.metadata.name} lists none"
+            yield (
+                f"devices-as-asked: {bind.name} must know its {resource}, and {node.metadata.name} lists none"
+            )
 
 
 def _unlike(devices: list[dict[str, Any]], asked: Mapping[str, Any]) -> Iterator[str]:

@@ -84,7 +84,7 @@ def capped_workload(seed: int, *, n_arrivals: int = 32, over_s: float = 30.0) ->
 
 
 class Limits:
-    """32: no queue takes more than its limit, and no group is passed at a limit without end.
+    """limits-kept: no queue takes more than its limit, and no group is passed at a limit without end.
 
     Counts the events given to the process and the binds that it sent. Pods that complete a gang that runs in
     part may exceed the limit. A group that its limit has no room for is passed when a later group of the same
@@ -139,7 +139,7 @@ class Limits:
         for name in sorted({name for pod in starting for name in PATHS[queue_of(pod)]}):
             if used[name] > LIMITS[name]:
                 names = " and ".join(pod.metadata.name for pod in starting)
-                yield f"32: with {names} queue {name} holds {used[name]} of {LIMITS[name]}"
+                yield f"limits-kept: with {names} queue {name} holds {used[name]} of {LIMITS[name]}"
 
     def keeps_out(self, needed: Sequence[Pod], scheduler: Scheduler, told: Told) -> bool:
         """Whether these pods may have to wait for a limit, beside what is used and what is kept for other
@@ -178,7 +178,9 @@ class Limits:
                 if other in asks and asks[other][0] == queue and self._first_s[other] > self._waits_s[name]:
                     self._passes[name] += 1
             if self._passes[name] > self._most:
-                yield f"32: {self._passes[name]} have passed {name} at the limit of queue {limits[0]}"
+                yield (
+                    f"limits-kept: {self._passes[name]} have passed {name} at the limit of queue {limits[0]}"
+                )
 
 
 def _waiting(told: Told) -> dict[str, list[Pod]]:

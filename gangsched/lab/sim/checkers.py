@@ -44,7 +44,7 @@ def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) 
     """
     pod, node = told.pods.get(bind.uid), told.nodes.get(bind.node)
     if pod is None or node is None:
-        yield f"2: {bind.name} is bound to {bind.node}, of which the scheduler was not told both"
+        yield f"room: {bind.name} is bound to {bind.node}, of which the scheduler was not told both"
         return
     if not is_repetition:  # by then a node that was gone, with members on it, may have come back
         yield from _in_one_domain(bind, pod, told)
@@ -52,27 +52,32 @@ def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) 
     others = [claim for claim in told.claims_on(bind.node) if claim.uid != bind.uid]
     room = allocatable(node)
     if room is None:
-        yield f"2: {bind.name} goes to {bind.node}, whose room cannot be read"
+        yield f"room: {bind.name} goes to {bind.node}, whose room cannot be read"
         return
     for resource, amount in mine.requests.items():
         used = amount + sum(claim.requests.get(resource, 0) for claim in others)
         if used > room.get(resource, 0) and not is_vast(room.get(resource, 0)):
-            yield f"2: {bind.name} makes {used} {resource} on {bind.node}, which has {room.get(resource, 0)}"
+            yield (
+                f"room: {bind.name} makes {used} {resource} on {bind.node}, which has {room.get(resource, 0)}"
+            )
     for resource, ids in mine.ids.items():
         for claim in others:
             if both := ids & claim.ids.get(resource, frozenset()):
-                yield f"1: {bind.name} is given {sorted(both)} on {bind.node}, held by {claim.uid}"
+                yield f"one-holder: {bind.name} is given {sorted(both)} on {bind.node}, held by {claim.uid}"
     if is_repetition and not says_devices(bind.annotations, bind.labels):
         return
     healthy = healthy_ids(node)
     if healthy is None:
         if any(resource.count("/") for resource in mine.requests):
-            yield f"10: {bind.name} goes to {bind.node}, whose inventory does not parse"
+            yield f"devices-as-bound: {bind.name} goes to {bind.node}, whose inventory does not parse"
         return
     listed = listed_ids(node)
     hidden = {one for one in healthy if not is_repetition and hides_ids(one, node, listed, others, told)}
     for resource in sorted(hidden & mine.ids.keys()):
-        yield f"64: {bind.name} is given IDs of {resource} on {bind.node}, where not all holders are known"
+        yield (
+            f"known-devices: {bind.name} is given IDs of {resource} on {bind.node}, where not "
+            "all holders are known"
+        )
     # One whose bind is about to be sent again, as it was, or may still land: where it has no IDs, or IDs of a
     # node that is gone, this one may have none either.
     unshown = [claim for claim in told.unshown.by_node.get(bind.node, {}).values() if claim.uid != bind.uid]
@@ -86,15 +91,15 @@ def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) 
 
 
 def node_is_open(bind: ef.BindPod, told: Told) -> Iterator[str]:
-    """2: no bind is decided for a node that is closed to the pod, if the plugins for that are on. Pods with
+    """room: no bind is decided for a node closed to the pod, if the plugins for that are on. Pods with
     tolerations are not judged, as they may go there."""
     pod, node = told.pods.get(bind.uid), told.nodes.get(bind.node)
     if pod is None or node is None or pod.spec.tolerations:
         return
     if node.spec.unschedulable:
-        yield f"2: {bind.name} goes to {bind.node}, which is cordoned"
+        yield f"room: {bind.name} goes to {bind.node}, which is cordoned"
     if keys := [taint.key for taint in node.spec.taints or () if taint.effect in _CLOSES]:
-        yield f"2: {bind.name} goes to {bind.node}, which has the taints {keys}"
+        yield f"room: {bind.name} goes to {bind.node}, which has the taints {keys}"
 
 
 def _in_one_domain(bind: ef.BindPod, pod: Pod, told: Told) -> Iterator[str]:
@@ -116,27 +121,32 @@ def _in_one_domain(bind: ef.BindPod, pod: Pod, told: Told) -> Iterator[str]:
 def _ids_match(bind: ef.BindPod, pod: Pod, healthy: Ids) -> Iterator[str]:
     allocation = given(bind.annotations, bind.labels)
     if allocation is None:
-        yield f"10: what {bind.name} is given cannot be read"
+        yield f"devices-as-bound: what {bind.name} is given cannot be read"
         return
     for container in (*(pod.spec.init_containers or ()), *pod.spec.containers):
         asked = container_asks(container)
         if asked is None:
-            yield f"10: {bind.name} is bound, and what {container.name} asks for cannot be read"
+            yield f"devices-as-bound: {bind.name} is bound, and what {container.name} asks for cannot be read"
             return
         for resource in {*asked, *allocation.get(container.name, {})}:
             ids = allocation.get(container.name, {}).get(resource, ())
             wanted = asked.get(resource, 0) if resource in healthy else 0
             if len(ids) != wanted or len(set(ids)) != wanted:
-                yield f"10: {bind.name}/{container.name} asks for {wanted} {resource} and is given {ids}"
+                yield (
+                    f"devices-as-bound: {bind.name}/{container.name} asks for {wanted} "
+                    f"{resource} and is given {ids}"
+                )
             if bad := set(ids) - healthy.get(resource, frozenset()):
-                yield f"10: {bind.name} is given {sorted(bad)} of {bind.node}, not healthy there"
+                yield (
+                    f"devices-as-bound: {bind.name} is given {sorted(bad)} of {bind.node}, not healthy there"
+                )
     names = {c.name for c in (*(pod.spec.init_containers or ()), *pod.spec.containers)}
     if strange := set(allocation) - names:
-        yield f"10: {bind.name} has no container {sorted(strange)}"
+        yield f"devices-as-bound: {bind.name} has no container {sorted(strange)}"
 
 
 class OneOwner:
-    """1: no device ID is on two live pods, bound in the store or promised by the scheduler."""
+    """one-holder: no device ID is on two live pods, bound in the store or promised by the scheduler."""
 
     def __init__(self) -> None:
         self._sound: tuple[object, ...] = ()
@@ -161,7 +171,7 @@ def _owned_twice(
 ) -> Iterator[str]:
     for node, resource, device_id in api.books.doubled:
         owners = " and ".join(api.books.owners[node, resource, device_id])
-        yield f"1: {device_id} of {resource} on {node} is held by {owners}"
+        yield f"one-holder: {device_id} of {resource} on {node} is held by {owners}"
     promised: dict[tuple[str, str, str], str] = {}
     for uid, node, held in promises:
         for resource, ids in held.items():
@@ -169,11 +179,12 @@ def _owned_twice(
                 place = (node, resource, device_id)
                 for other in (*api.books.owners.get(place, ()), promised.setdefault(place, uid)):
                     if other != uid:
-                        yield f"1: {device_id} on {node} is held by {other} and {uid}"
+                        yield f"one-holder: {device_id} on {node} is held by {other} and {uid}"
 
 
 def bound_as_sent(api: SimApi, sent: dict[str, list[ef.BindPod]]) -> Iterator[str]:
-    """10: a pod that carries our mark is on the node, with the IDs, of a bind that was sent for its UID."""
+    """devices-as-bound: a pod that carries our mark is on the node, with the IDs, of a bind that was sent for
+    its UID."""
     for pod in api.books.changed.values():
         own, labels = pod.metadata.annotations or {}, pod.metadata.labels or {}
         binds = sent.get(pod.metadata.uid, [])
@@ -183,12 +194,15 @@ def bound_as_sent(api: SimApi, sent: dict[str, list[ef.BindPod]]) -> Iterator[st
             and all(labels.get(k) == v for k, v in bind.labels.items())
             for bind in binds
         ):
-            yield f"3, 10: {pod.key} ({pod.metadata.uid}) on {pod.spec.node_name} was bound for another pod"
+            yield (
+                f"whole-in-time, devices-as-bound: {pod.key} ({pod.metadata.uid}) on "
+                f"{pod.spec.node_name} was bound for another pod"
+            )
     api.books.changed.clear()
 
 
 def nothing_lost(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
-    """5: with an empty inbox every pod of ours is a member of exactly one known group."""
+    """nothing-forgotten: with an empty inbox every pod of ours is a member of exactly one known group."""
     shared = scheduler.shared
     profiles, known, groups = shared.profiles, shared.cache.pods, shared.groups
     for pod in api.pods.values():
@@ -197,51 +211,58 @@ def nothing_lost(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
         info = known.get(pod.metadata.uid)
         group = None if info is None else info.group
         if group is None:
-            yield f"5: {pod.key} ({pod.metadata.uid}) is nowhere"
+            yield f"nothing-forgotten: {pod.key} ({pod.metadata.uid}) is nowhere"
         elif groups.get(group.key) is not group:
-            yield f"5: {pod.key} is in {group!r}, which the scheduler does not know"
+            yield f"nothing-forgotten: {pod.key} is in {group!r}, which the scheduler does not know"
 
 
 def cache_is_store(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
-    """6: with an empty inbox and nothing on the way, the cache holds what a list would show."""
+    """cache-is-store: with an empty inbox and nothing on the way, the cache holds what a list would show."""
     cache = scheduler.shared.cache
     if set(cache.nodes.row_of) != set(api.nodes):
-        yield f"6: nodes {sorted(set(cache.nodes.row_of) ^ set(api.nodes))} differ"
+        yield f"cache-is-store: nodes {sorted(set(cache.nodes.row_of) ^ set(api.nodes))} differ"
         return
     for name, node in api.nodes.items():
         row = cache.nodes.row_of[name]
         for resource, amount in (allocatable(node) or {}).items():
             known = cache.nodes.allocatable.item(cache.table.column(resource), row)
             if known != amount and not (is_vast(known) and is_vast(amount)):
-                yield f"6: {resource} of {name} is {known} in the cache and {amount} in the store"
+                yield (
+                    f"cache-is-store: {resource} of {name} is {known} in the cache and {amount} in the store"
+                )
     live = {pod.metadata.uid: pod for pod in api.pods.values() if pod.spec.node_name and not pod.is_terminal}
     known_uids = {i.uid for i in cache.pods.values() if i.node_name and i.state is not ASSUMED}
     if known_uids != set(live):
-        yield f"6: pods {sorted(known_uids ^ set(live))} hold room in one of cache and store only"
+        yield (
+            f"cache-is-store: pods {sorted(known_uids ^ set(live))} hold room in one of cache and store only"
+        )
     for uid, pod in live.items():
         info = cache.pods.get(uid)
         if info is not None and info.node_name:
             ids = {r: frozenset(some) for r, some in info.ids.items()}
             if info.node_name != pod.spec.node_name or ids != ids_of(pod):
-                yield f"6: {pod.key} is on {info.node_name} {ids} in the cache, not so in the store"
+                yield (
+                    f"cache-is-store: {pod.key} is on {info.node_name} {ids} in the cache, not "
+                    "so in the store"
+                )
 
 
 def nothing_leaks(scheduler: Scheduler) -> Iterator[str]:
-    """4: at rest nothing binds or unwinds, and only a group that waits for its user holds a reservation."""
+    """nothing-leaks: at rest nothing binds or unwinds, and only who waits for a user holds a reservation."""
     for group in scheduler.shared.groups.values():
         if group.state in (GroupState.BINDING, GroupState.UNWINDING, GroupState.ACTIVE):
-            yield f"4: {group!r} at rest"
+            yield f"nothing-leaks: {group!r} at rest"
         elif group.n_assumed and group.state is not GroupState.WAITING:
-            yield f"4: {group!r} holds reservations"
+            yield f"nothing-leaks: {group!r} holds reservations"
         if group.preemption is not None:
-            yield f"4: {group!r} waits for victims"
+            yield f"nothing-leaks: {group!r} waits for victims"
     if kept := sorted(scheduler.shared.cache.ledger.claimants):
-        yield f"4: devices are claimed for {kept}"
+        yield f"nothing-leaks: devices are claimed for {kept}"
     known = set(scheduler.shared.cache.pods)
     nominated, ours = scheduler.shared.cache.nominated, scheduler.shared.profiles
     own = {uid for uid, one in nominated.items() if one.info.pod.spec.scheduler_name in ours}
     if strange := own - known:
-        yield f"4: nominations of {sorted(strange)}, which do not exist"
+        yield f"nothing-leaks: nominations of {sorted(strange)}, which do not exist"
 
 
 def waits_for_user(scheduler: Scheduler) -> bool:
@@ -260,7 +281,7 @@ def waits_for_user(scheduler: Scheduler) -> bool:
 
 
 class Preemptions:
-    """30: a group that waits for victims takes no further ones for the same room, and none in vain."""
+    """victims-once: who waits for victims takes no further ones for the same room, and none in vain."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, frozenset[str]] = {}
@@ -284,7 +305,9 @@ class Preemptions:
             if self._number.get(key) != number:
                 self._number[key], before = number, frozenset()
             if before and now - before:
-                yield f"30: {group!r} waits for {sorted(before)} and takes {sorted(now - before)} too"
+                yield (
+                    f"victims-once: {group!r} waits for {sorted(before)} and takes {sorted(now - before)} too"
+                )
         for effect in effects:
             if isinstance(effect, ef.BindPod):
                 self._started[effect.group] = self._n
@@ -302,7 +325,7 @@ class Preemptions:
         for key, (n, victims) in self._asked.items():
             since = [other for other, at in self._started.items() if at >= n]
             if key not in since and not any(priorities[other] > priorities[key] for other in since):
-                yield f"30: {sorted(victims)} were taken for {key}, which has not started since"
+                yield f"victims-once: {sorted(victims)} were taken for {key}, which has not started since"
 
 
 def nothing_starves(
@@ -311,7 +334,8 @@ def nothing_starves(
     now_s: float,
     skipped: Collection[GroupState] = (),
 ) -> Iterator[str]:
-    """7: at rest a fresh process, shown the same store, finds nothing to bind that this one has left unbound.
+    """nothing-starves: at rest a fresh process, shown the same store, finds nothing to bind that this one has
+    left unbound.
 
     `start` makes one that was shown the objects. Its first binds must fit on the present cluster. Not checked
     while a group waits for its user with room that the fresh process has not reserved, nor for a gang that
@@ -341,7 +365,7 @@ def nothing_starves(
         for bind in binds:
             group = left.get(bind.uid)
             if group is not None and not group.counts[LEAVING] and group.state not in skipped:
-                yield f"7: {group!r} fits ({bind.name} on {bind.node}) and is not bound"
+                yield f"nothing-starves: {group!r} fits ({bind.name} on {bind.node}) and is not bound"
             return
 
 

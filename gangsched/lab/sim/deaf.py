@@ -32,8 +32,9 @@ LONGEST_S = 12.0
 
 
 class DeafStates:
-    """66, 67: no group waits for long while it fits on free room, and none that is younger, and no more
-    important, takes that room. Judged where nothing but room refuses a group (lab.sim.step_judges)."""
+    """deaf-states, overtaking: no group waits for long while it fits on free room, and none that is younger,
+    and no more important, takes that room. Judged where nothing but room refuses a group
+    (lab.sim.step_judges)."""
 
     def __init__(self) -> None:
         self._next_s = 0.0
@@ -49,7 +50,7 @@ class DeafStates:
         keeps_out: Callable[[Sequence[Pod], Scheduler, Told], bool],
         excuses: Callable[[Group], bool],
     ) -> Iterator[str]:
-        """66: called between turns, at rest. A group that was tried counts as waiting from then on."""
+        """deaf-states: between turns, at rest. A group that was tried counts as waiting from then on."""
         if now_s < self._next_s or not scheduler.is_synced:
             return
         self._next_s = now_s + _EVERY_S
@@ -61,14 +62,15 @@ class DeafStates:
             self._fits_since_s[group.key] = since_s
             if now_s - since_s > LONGEST_S and not keeps_out(needed, scheduler, told):
                 yield (
-                    f"66: {group.key}, {group.state.value}, fits on free room for {now_s - since_s:.1f} s: "
+                    f"deaf-states: {group.key}, {group.state.value}, fits on free room for"
+                    f" {now_s - since_s:.1f} s: "
                     f"{group.message}"
                 )
 
     def look_at_taken(
         self, scheduler: Scheduler, told: Told, now_s: float, excuses: Callable[[Group], bool]
     ) -> Iterator[str]:
-        """67: called after each step, where the order of the line decides alone."""
+        """overtaking: called after each step, where the order of the line decides alone."""
         before, self._reserved = self._reserved, reserved_by(scheduler)
         promised, self._promised = self._promised, frozenset(scheduler.shared.cache.nominated)
         fresh = self._reserved - before - promised
@@ -94,7 +96,7 @@ class DeafStates:
                 needed, _free_for(group, scheduler, told)
             ):
                 names = ", ".join(str(key) for key in takers)
-                yield f"67: {names} takes what {group.key} could use, which is {group.state.value}"
+                yield f"overtaking: {names} takes what {group.key} could use, which is {group.state.value}"
 
 
 def _waiting(scheduler: Scheduler, told: Told) -> Iterator[tuple[Group, list[Pod]]]:

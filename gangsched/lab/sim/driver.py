@@ -163,7 +163,12 @@ class Simulation:
                 break
             self.run_for(5.0)
         else:
-            self._judge([f"7: no rest {self.timeline.now_s - self.calm_since_s:.0f} s after faults stopped"])
+            self._judge(
+                [
+                    f"nothing-starves: no rest {self.timeline.now_s - self.calm_since_s:.0f} s after faults"
+                    " stopped"
+                ]
+            )
         self._recount()
         self._judge(checkers.cache_is_store(self.api, self.scheduler))
         self._judge(checkers.nothing_lost(self.api, self.scheduler))

@@ -390,7 +390,7 @@ class Duel:
                 for device_id in some:
                     other = owner.setdefault((node, resource, device_id), uid)
                     if other != uid:
-                        yield f"1: {device_id} is held by {other} and {uid}"
+                        yield f"one-holder: {device_id} is held by {other} and {uid}"
 
     def note(self, name: str, what: str, subject: Any) -> None:
         """Notes a step for the story of a failure."""

@@ -30,8 +30,8 @@ _Name = tuple[str, str, str]
 
 
 class FailedDevices:
-    """50: a pod is evicted once a device of it has been unhealthy for the grace period, with its gang where
-    the policy is evictGang; none is evicted for that earlier, or where the policy is none."""
+    """failed-devices: a pod is evicted once a device of it has been unhealthy for the grace period, with its
+    gang where the policy is evictGang; none is evicted for that earlier, or where the policy is none."""
 
     def __init__(self, settings: DeviceSettings) -> None:
         self._settings = settings
@@ -70,7 +70,7 @@ class FailedDevices:
             first_s, acted_s = min(since_s.values()), self._acted_s.get(_name(pod), _evicted_s(pod, told))
             is_again = acted_s < first_s < acted_s + self._settings.failure_again_s
             if not is_again and now_s > due_s + _SLACK_S:
-                yield f"50: {pod.key} was due to be evicted for {sorted(since_s)} at {due_s:g}"
+                yield f"failed-devices: {pod.key} was due to be evicted for {sorted(since_s)} at {due_s:g}"
 
     def _note(self, scheduler: Scheduler, told: Told, now_s: float) -> None:
         """What has failed by now. A node or a list that is gone, or unreadable, says nothing new."""
@@ -105,16 +105,19 @@ class FailedDevices:
         self._acted_s.setdefault(_name(pod), now_s)  # what was refused is asked again
         policy = self._policy(pod, told)
         if policy == "none":
-            yield f"50: {pod.key} is evicted for a device, and its policy is none"
+            yield f"failed-devices: {pod.key} is evicted for a device, and its policy is none"
         elif since_s is None or now_s < min(since_s.values()) + self._settings.failure_grace_s:
-            yield f"50: {pod.key} is evicted for a device at {now_s:g}, unhealthy since {since_s}"
+            yield f"failed-devices: {pod.key} is evicted for a device at {now_s:g}, unhealthy since {since_s}"
         elif policy == "evictGang":
             gang = gang_of(pod)
             for other in told.pods.values():
                 runs = other.spec.node_name and not other.is_terminal
                 stays = other.metadata.deletion_timestamp is None and other.metadata.uid not in self._asked
                 if runs and stays and gang is not None and gang_of(other) == gang:
-                    yield f"50: {pod.key} is evicted for a device, and {other.key} of its gang stays"
+                    yield (
+                        f"failed-devices: {pod.key} is evicted for a device, and {other.key} "
+                        "of its gang stays"
+                    )
 
     def _policy(self, pod: Pod, told: Told) -> str:
         """By the pod, its gang's object, or the configuration."""

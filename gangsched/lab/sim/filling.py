@@ -1,6 +1,7 @@
 """Filling: finds waiting pods and gangs that fit beside all claims, or in the room of less important pods.
 
-I5: what each node has free is recounted from events (lab.sim.told), what claims keep is read from the
+claim-fills: what each node has free is recounted from events (lab.sim.told), what claims keep is read from
+the
 scheduler. All that a claim holds counts as kept, though some of it need not be free yet: what fits beside
 that fits in any case. A gang fits if its smallest members do, one after the other, each on the first node
 with room for it. If some do not, the gang may still fit, and nothing is reported. Called by lab.sim.driver
@@ -48,7 +49,7 @@ def unfilled(
     keeps_out: Callable[[Sequence[Pod], Scheduler, Told], bool] | None = None,
     excuses: Callable[[Group], bool] | None = None,
 ) -> Iterator[str]:
-    """I5: at rest no group that waits for room fits beside the claims that keep room from it.
+    """claim-fills: at rest no group that waits for room fits beside the claims that keep room from it.
 
     keeps_out: whether a limit of their queue may keep pods out; excuses: whether the group may wait for
     something else. Skips groups with a claim, pods that ask for more than resources, and gangs with members
@@ -74,11 +75,11 @@ def unfilled(
         if not nodes or (excuses is not None and excuses(group)):
             continue
         if keeps_out is None or not keeps_out(needed, scheduler, told):
-            yield f"I5: {group.key} waits, and fits on {', '.join(nodes)}: {group.message}"
+            yield f"claim-fills: {group.key} waits, and fits on {', '.join(nodes)}: {group.message}"
 
 
 def outranking(scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
-    """33: at rest no group waits for room that less important pods hold and could be evicted from.
+    """preemption-used: at rest no group waits for room that less important pods could be evicted from.
 
     Pods whose eviction would take more important ones along do not count. For storms without queues, budgets
     or stated domains. Skips groups with a claim, as `unfilled` does, those for which pods were evicted in
@@ -106,7 +107,10 @@ def outranking(scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
             if not places(needed, free_room(scheduler, told, holding, without=lower)):
                 continue
             names = sorted(told.pods[uid].metadata.name for uid in lower)
-            yield f"33: {group.key} waits, and less important pods hold its room, of {names}: {group.message}"
+            yield (
+                f"preemption-used: {group.key} waits, and less important pods hold its room, "
+                f"of {names}: {group.message}"
+            )
 
 
 def _evicted_in_vain(pod: Pod) -> bool:

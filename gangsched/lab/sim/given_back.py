@@ -66,7 +66,8 @@ class _Waiting(msgspec.Struct, frozen=True):
 
 
 class GivenBack:
-    """34: no group within its queue's guarantee waits for long if it fits once some borrowers are gone.
+    """guarantees-given-back: no group within its queue's guarantee waits for long if it fits once some
+    borrowers are gone.
 
     At most for backoff, grace and a few seconds, in calm weather. The time restarts whenever a pod of its
     queue starts: that may have had the guarantee first.
@@ -89,7 +90,10 @@ class GivenBack:
         """Called between two turns of calm weather, and at rest."""
         for name, since_s in self._since_s.items():
             if now_s - since_s > _LIMIT_S:
-                yield f"34: {name} waits for what is guaranteed to its queue, since {since_s:.3f}"
+                yield (
+                    f"guarantees-given-back: {name} waits for what is guaranteed to its queue, "
+                    f"since {since_s:.3f}"
+                )
         if self._started or self._seen != told.n_heard:
             owed = {one.name: one.queue for one in _owed(told)}
             self._since_s = {

@@ -20,7 +20,8 @@ _Status = Mapping[str, Any]
 
 
 def untrue_words(scheduler: Scheduler, told: Told) -> Iterator[str]:
-    """52: the object of a gang that runs does not call it pending, nor one of a gang that waits scheduled.
+    """group-status: the object of a gang that runs does not call it pending, nor that of a gang that waits
+    scheduled.
 
     Not of a gang that has started and is short of members now, whose numbers are refused, or which is about
     to be told what it lacks.
@@ -52,7 +53,7 @@ def untrue_words(scheduler: Scheduler, told: Told) -> Iterator[str]:
             continue
         if contradicts(item.status or {}, runs):
             is_so = "runs" if runs else "waits"
-            yield f"52: {gang} {is_so}, and its object says {item.status}"
+            yield f"group-status: {gang} {is_so}, and its object says {item.status}"
 
 
 def _core(status: _Status, runs: bool) -> bool:

@@ -19,7 +19,8 @@ _NEVER = at(0.0)
 
 
 class HalfBound:
-    """3, 63: gangs of the store that run in part, and since when; 63: because a kubelet has refused a member.
+    """whole-in-time, refused-members: gangs of the store that run in part, and since when; the latter where a
+    kubelet has refused a member.
 
     A member whose deletion the scheduler has not received yet counts: it cannot know whether the member went
     just before the last bind or just after it.
@@ -141,15 +142,16 @@ class HalfBound:
                 self.since_s.pop(gang, None)
 
     def too_long(self, api: SimApi, now_s: float, limit_s: float, *, calm_since_s: float) -> Iterator[str]:
-        """3: after faults stop no gang stays half bound for longer than the settle limit. The time of a gang
-        whose object the process cannot know yet begins once that kind has been listed."""
+        """whole-in-time: after faults stop no gang stays half bound for longer than the settle limit. The
+        time of a gang whose object the process cannot know yet begins once that kind has been listed."""
         unread = api.unread_dialects
         for gang, since_s in self.since_s.items():
             if gang.dialect in unread:
                 self.since_s[gang] = now_s
             elif now_s - max(since_s, calm_since_s) > limit_s:
-                number = 63 if gang in self._refused else 3
-                yield f"{number}: gang {gang} has been half bound since {since_s:.1f}, it is {now_s:.1f}"
+                since = f"gang {gang} has been half bound since {since_s:.1f}, it is {now_s:.1f}"
+                is_refused_one = gang in self._refused
+                yield f"refused-members: {since}" if is_refused_one else f"whole-in-time: {since}"
 
 
 def _starts_with(pods: Iterable[Pod]) -> bool:

@@ -51,15 +51,21 @@ class _Promise(msgspec.Struct, frozen=True):
     n_slips: int
 
     def broken_by(self, claim: StartClaim) -> Iterator[str]:
-        """I3: a promise moves later only with a cause, each time is counted, and the first promise stays
+        """claim-promise: a promise moves later only with a cause, each time is counted, and the first stays
         recorded."""
         if self.is_promise and claim.start_s > self.start_s + _SAME_S:
             if claim.n_slips == self.n_slips:
-                yield f"I3: {claim.unit} slips to {claim.start_s:g}, and that is not counted"
+                yield f"claim-promise: {claim.unit} slips to {claim.start_s:g}, and that is not counted"
             if claim.because not in _CAUSES:
-                yield f"I3: {claim.unit} slips to {claim.start_s:g}, and the cause is {claim.because!r}"
+                yield (
+                    f"claim-promise: {claim.unit} slips to {claim.start_s:g}, and the cause is "
+                    f"{claim.because!r}"
+                )
         if self.first_s is not None and claim.promised_s != self.first_s:
-            yield f"I3: {claim.unit} was promised {self.first_s:g} first, and that is {claim.promised_s} now"
+            yield (
+                f"claim-promise: {claim.unit} was promised {self.first_s:g} first, and that is "
+                f"{claim.promised_s} now"
+            )
 
 
 def _never(*_: object) -> bool:
@@ -67,7 +73,7 @@ def _never(*_: object) -> bool:
 
 
 class KeptRoom:
-    """I2, I3 and I4 of claims, after every step; I1 of their holders; I10 of the pods evicted for them."""
+    """Claims after every step, their holders, and the pods evicted for them: the judges claim-*."""
 
     def __init__(self) -> None:
         self.begin()
@@ -134,26 +140,29 @@ class KeptRoom:
         for group, n, bound in _passes(scheduler, (group for claim in standing for group in claim.unit)):
             is_new = self._passed.get(str(group.key), 0) < bound  # else it has a claim once it is tried
             if n > bound and is_new and claims.budget is None:
-                yield f"I1: {group!r} was passed {n} times, its bound is {bound}"
+                yield f"claim-bound: {group!r} was passed {n} times, its bound is {bound}"
 
     def _is_held(self, scheduler: Scheduler, claim: StartClaim, told: Told) -> Iterator[str]:
-        """I4: all groups and pods of a claim exist and wait."""
+        """claim-exists: all groups and pods of a claim exist and wait."""
         for group in claim.unit:
             if scheduler.shared.groups.get(group.key) is not group or group.state not in _WAITS:
-                yield f"I4: room is kept for {group!r}, which does not wait for it"
+                yield f"claim-exists: room is kept for {group!r}, which does not wait for it"
         for one in claim.held:
             pod = told.pods.get(one.info.uid)
             if pod is None or pod.spec.node_name or pod.is_terminal:
-                yield f"I4: room is kept for {one.info!r}, which is gone or has started"
+                yield f"claim-exists: room is kept for {one.info!r}, which is gone or has started"
 
     def _may_go(
         self, scheduler: Scheduler, effect: ef.EvictPod | ef.DeletePod, now_s: float
     ) -> Iterator[str]:
-        """I10: a pod evicted for a claim has run as long as it stated."""
+        """claim-evictions: a pod evicted for a claim has run as long as it stated."""
         waiting = scheduler.shared.victims.get(effect.uid, ())
         started = self._started.get(effect.uid)
         if started is not None and any(one.is_overrun for one in waiting) and now_s < started.ends_s:
-            yield f"I10: {effect.uid} is evicted at {now_s:g} for a claim, and has stated {started.ends_s:g}"
+            yield (
+                f"claim-evictions: {effect.uid} is evicted at {now_s:g} for a claim, and has "
+                f"stated {started.ends_s:g}"
+            )
 
     def _placed(self, scheduler: Scheduler) -> list[str]:
         """Returns UIDs of pods that were placed anew in this step; their binds may wait for plugins."""
@@ -181,7 +190,8 @@ class KeptRoom:
         self._started[uid] = _Started(self._n, ends_s, group.priority, before)
 
     def _keeps(self, claim: StartClaim, told: Told) -> Iterator[str]:
-        """I2: pods that started while it stands there, and end after its start, leave it its room and IDs."""
+        """claim-room-kept: pods that started while it stands there, and end after its start, leave it its
+        room and IDs."""
         _, since, rooms = self._held[claim.serial]
         for name in claim.nodes:
             room = _room(told, name)
@@ -206,11 +216,17 @@ class KeptRoom:
                 kept.update(other.requests)
                 for resource, theirs in other.ids.items():
                     if both := ids.get(resource, set()) & theirs:
-                        yield f"I2: {other.uid} is given {sorted(both)} of {name}, kept for {claim.unit}"
+                        yield (
+                            f"claim-room-kept: {other.uid} is given {sorted(both)} of {name}, "
+                            f"kept for {claim.unit}"
+                        )
             for resource, amount in kept.items():
                 there = room.get(resource, 0)
                 if amount > there and not is_vast(there):
-                    yield f"I2: {amount} {resource} of {there} on {name} are taken and kept for {claim.unit}"
+                    yield (
+                        f"claim-room-kept: {amount} {resource} of {there} on {name} are taken "
+                        f"and kept for {claim.unit}"
+                    )
 
 
 def _passes(scheduler: Scheduler, groups: Iterable[Group]) -> Iterator[tuple[Group, int, int]]:
@@ -228,12 +244,12 @@ def _room(told: Told, name: str) -> dict[str, int] | None:
 
 
 def acyclic(scheduler: Scheduler) -> Iterator[str]:
-    """I6: no claim yields to one that yields to it, and none waits for what never ends."""
+    """claims-no-cycle: no claim yields to one that yields to it, and none waits for what never ends."""
     claims = scheduler.shared.queue.claims
     for claim in claims.all if claims is not None else ():
         assert claims is not None
         for other in claims.ahead_of(claim.unit):
             if claim in claims.ahead_of(other.unit):
-                yield f"I6: {claim.unit} and {other.unit} wait for each other"
+                yield f"claims-no-cycle: {claim.unit} and {other.unit} wait for each other"
         if not math.isfinite(claim.start_s):
-            yield f"I6: {claim.unit} waits for what never ends"
+            yield f"claims-no-cycle: {claim.unit} waits for what never ends"

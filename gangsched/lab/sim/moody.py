@@ -187,13 +187,13 @@ class MoodySimulation(WithMoods):
 
 
 def _judge_refusals(sim: Simulation) -> Iterator[str]:
-    """40: no group is refused over and over again."""
+    """no-endless-refusals: no group is refused over and over again."""
     assert isinstance(sim, WithMoods)
     yield from sim.refusals.too_many
 
 
 def _judge_book(sim: Simulation) -> Iterator[str]:
-    """4: a plugin's book of reservations agrees with the cache."""
+    """nothing-leaks: a plugin's book of reservations agrees with the cache."""
     assert isinstance(sim, WithMoods)
     if sim.unasked:
         sim.unasked &= reserved_by(sim.scheduler)
@@ -214,4 +214,4 @@ def _differences(sim: WithMoods, profile: str, booked: Collection[str]) -> Itera
         if info.uid in booked and info.state not in ran and not info.pod.spec.node_name
     }
     if (held ^ known) - sim.unasked:
-        yield f"4: reserved {sorted(held)}, in the plugin's book {sorted(known)}"
+        yield f"nothing-leaks: reserved {sorted(held)}, in the plugin's book {sorted(known)}"

@@ -15,8 +15,8 @@ from gangsched.model.objects import Pod
 
 
 class Overtaken:
-    """69: no complete gang is overtaken by more groups than its bound: groups that came later, are no more
-    important, and start while it waits."""
+    """bypass-bound: no complete gang is overtaken by more groups than its bound: groups that came later, are
+    no more important, and start while it waits."""
 
     def __init__(self, bound: int) -> None:
         self._bound = bound
@@ -40,12 +40,15 @@ class Overtaken:
             later = [one for one in later if _priority(groups[one]) <= _priority(own)]
             self._passes[name] = self._passes.get(name, 0) + len(later)
             if later and self._passes[name] > self._bound:
-                yield f"69: {self._passes[name]} have overtaken {name}, whose bound is {self._bound}"
+                yield (
+                    f"bypass-bound: {self._passes[name]} have overtaken {name}, whose bound is {self._bound}"
+                )
 
 
 class Entitled:
-    """68: a group that stays within its queue's guarantee starts within `most_s`, if what other queues have
-    borrowed is enough for it. Queues are namespaces; every node takes every pod, one device at a time."""
+    """guarantees-soon: a group that stays within its queue's guarantee starts within `most_s`, if what other
+    queues have borrowed is enough for it. Queues are namespaces; every node takes every pod, one device at a
+    time."""
 
     def __init__(self, guaranteed: Mapping[str, int], n_devices: int, most_s: float) -> None:
         self._guaranteed = guaranteed
@@ -70,7 +73,10 @@ class Entitled:
             if is_due and kept + asked <= self._n_devices:
                 due[name] = self._since_s.get(name, now_s)
                 if now_s > due[name] + self._most_s:
-                    yield f"68: {name} waits for {now_s - due[name]:.0f} s for what is guaranteed to {queue}"
+                    yield (
+                        f"guarantees-soon: {name} waits for {now_s - due[name]:.0f} s for what "
+                        f"is guaranteed to {queue}"
+                    )
         self._since_s = due
 
 

@@ -26,8 +26,8 @@ _AGAIN_S = 60.0
 
 
 class Overtime:
-    """I11: a gang evicted for its walltime was past it, and goes whole. I12: in calm weather it goes in
-    time."""
+    """walltime-evictions: a gang evicted for its walltime was past it, and goes whole. walltime-in-time: in
+    calm weather it goes in time."""
 
     def __init__(self) -> None:
         self._bound_s: dict[str, float] = {}
@@ -74,12 +74,18 @@ class Overtime:
             mates = _running(pod, told)
             end_s = max((self._end_s(one, stated_s(one)) for one in mates), default=-math.inf)
             if now_s < end_s:
-                yield f"I11: {pod.key} is evicted for its walltime at {now_s:g}, which is over at {end_s:g}"
+                yield (
+                    f"walltime-evictions: {pod.key} is evicted for its walltime at {now_s:g}, "
+                    f"which is over at {end_s:g}"
+                )
             if left := [one.key for one in mates if one.metadata.uid not in uids]:
-                yield f"I11: {pod.key} is evicted for its walltime ({cause_id}), and of its gang {left} stay"
+                yield (
+                    f"walltime-evictions: {pod.key} is evicted for its walltime ({cause_id}), "
+                    f"and of its gang {left} stay"
+                )
 
     def not_gone(self, told: Told, now_s: float, calm_since_s: float) -> Iterator[str]:
-        """I12: in calm weather, between two turns; only for the profile that is never removed."""
+        """walltime-in-time: in calm weather, between turns; only for the profile that is never removed."""
         seen: set[Gang] = set()
         for pod in told.pods.values():
             gang = gang_of(pod)
@@ -95,7 +101,10 @@ class Overtime:
             is_asked = any(one.metadata.uid in self._asked for one in mates)
             again_s = _AGAIN_S if is_asked and due_s < calm_since_s else 0.0
             if now_s > max(due_s, calm_since_s) + again_s + _SLACK_S:
-                yield f"I12: {gang} was due to be evicted at {due_s:g}, and {mates[0].key} runs at {now_s:g}"
+                yield (
+                    f"walltime-in-time: {gang} was due to be evicted at {due_s:g}, and "
+                    f"{mates[0].key} runs at {now_s:g}"
+                )
 
     def _end_s(self, pod: Pod, walltime_s: float) -> float:
         return min(self._began_s(pod) + walltime_s, self._rests_s.get(pod.metadata.uid, math.inf))

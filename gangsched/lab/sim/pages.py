@@ -38,7 +38,7 @@ _LATE_S = 35.0
 
 
 class Pages:
-    """56: no page fails, and what pages count is so."""
+    """pages-true: no page fails, and what pages count is so."""
 
     def __init__(self, *, knows_ids: bool = True) -> None:
         """knows_ids: whether pods' annotations say which devices they have."""
@@ -52,10 +52,10 @@ class Pages:
         self._next_s = now_s + _EVERY_S
         self._n_looks += 1
         try:
-            yield from (f"56: {problem}" for problem in self._read(scheduler, told, now_s))
+            yield from (f"pages-true: {problem}" for problem in self._read(scheduler, told, now_s))
         except Exception as error:
             at = extract_tb(error.__traceback__)[-1]
-            yield f"56: a page fails in {at.name}, line {at.lineno}: {type(error).__name__}: {error}"
+            yield f"pages-true: a page fails in {at.name}, line {at.lineno}: {type(error).__name__}: {error}"
 
     def _read(self, scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
         nodes = view_nodes(scheduler)
@@ -221,13 +221,13 @@ def _reserved(scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
             if "/" in resource and not is_vast(n):
                 asked[clean(node), clean(resource)] += n
     if shown != asked:
-        yield f"reserved: {dict(asked)}, shown: {dict(shown)}"
+        yield f"{dict(asked)} are reserved, {dict(shown)} are shown"
 
 
 def _free_devices(
     nodes: list[NodeView], told_free: list[tuple[str, str, int]], scheduler: Scheduler
 ) -> Iterator[str]:
-    """Where it is not known which pod has which device, none is free (judge 64 has its own view of that)."""
+    """Where it is not known which pod has which device, none is free (known-devices has its own view)."""
     cache = scheduler.shared.cache
     unknown = {
         (clean(cache.nodes.names[row]), clean(resource))

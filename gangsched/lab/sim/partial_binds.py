@@ -27,8 +27,9 @@ _SOON_S = 5.0
 
 
 class PartialBinds:
-    """51: a gang that this process has bound in part is not unwound before half of the settle limit where its
-    policy is to complete it, and at once where it is to unwind it; one that was whole is never unwound."""
+    """partial-bind-policy: a gang that this process has bound in part is not unwound before half of the
+    settle limit where its policy is to complete it, and at once where it is to unwind it; one that was whole
+    is never unwound."""
 
     def __init__(self, settings: Settings) -> None:
         self._since_s: dict[Gang, float] = {}
@@ -82,11 +83,11 @@ class PartialBinds:
         if gang.dialect == _ALONE or gang not in self._known:
             return
         if gang in self._whole:
-            yield f"51: {gang} is unwound, and it was whole"
+            yield f"partial-bind-policy: {gang} is unwound, and it was whole"
         elif self._policy(gang, pod, told) == COMPLETE:
             since_s = self._since_s.get(gang, now_s)
             if now_s < since_s + self._settings.settle_s / 2 - _SLACK_S:
-                yield f"51: {gang} is unwound at {now_s:g}, bound in part since {since_s:g}"
+                yield f"partial-bind-policy: {gang} is unwound at {now_s:g}, bound in part since {since_s:g}"
 
     def _unwound(self, scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
         for gang, since_s in self._still_s.items():
@@ -104,7 +105,10 @@ class PartialBinds:
             infos = (scheduler.shared.cache.pods.get(pod.metadata.uid) for pod in running)
             states = {info.group.state for info in infos if info is not None and info.group is not None}
             if GroupState.BINDING not in states:
-                yield f"51: {gang} has been bound in part since {since_s:g}, and is not unwound at {now_s:g}"
+                yield (
+                    f"partial-bind-policy: {gang} has been bound in part since {since_s:g}, "
+                    f"and is not unwound at {now_s:g}"
+                )
 
     def _note(self, told: Told, now_s: float) -> None:
         members: dict[Gang, list[Pod]] = {}
@@ -118,7 +122,7 @@ class PartialBinds:
             there = [pod for pod in pods if _is_there(pod, told)]
             n_failed = sum(pod.status.phase == _FAILED for pod in there)
             if any(map(is_refused, there)):
-                self._known.discard(gang)  # bound in part again, since some time (judge 63)
+                self._known.discard(gang)  # bound in part again, since some time (refused-members)
             if all(pod.is_terminal for pod in there):
                 self._known.add(gang)  # those that have succeeded count for the next start
                 self._whole.discard(gang)

@@ -71,7 +71,7 @@ class PhysicalDevices:
         return fits
 
     def promised(self, bind: ef.BindPod, told: Told) -> Iterator[str]:
-        """64: no bind promises an ID whose device a live pod has that the scheduler was told of."""
+        """known-devices: no bind promises an ID whose device a live pod has that it was told of."""
         machine, node = self._machine(bind.node), told.nodes.get(bind.node)
         known = self._api.nodes.get(bind.node)
         if machine is None or known is None or node is None or node.metadata.uid != known.metadata.uid:
@@ -81,7 +81,7 @@ class PhysicalDevices:
             for uid, places in machine.held.items():
                 is_told = (pod := told.pods.get(uid)) is not None and pod.spec.node_name == bind.node
                 if is_told and uid != bind.uid and machine.places.get(name) in places:
-                    yield f"64: {bind.name} is promised {name} of {bind.node}, which {uid} has"
+                    yield f"known-devices: {bind.name} is promised {name} of {bind.node}, which {uid} has"
 
     def _machine(self, name: str) -> _Machine | None:
         node = self._api.nodes.get(name)

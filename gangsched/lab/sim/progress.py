@@ -22,25 +22,34 @@ _LISTED_S = 60.0
 
 
 def resting_groups_can_go_on(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
-    """5: at rest every group has a deadline or a named cure, and every member too."""
+    """nothing-forgotten: at rest every group has a deadline or a named cure, and every member too."""
     pods = {pod.metadata.uid: pod for pod in api.pods.values()}
     for group in scheduler.shared.groups.values():
         cure = _CURES.get(group.state)
         if cure is None:
-            yield f"5: {group!r} rests in a state that ends by itself at once"
+            yield f"nothing-forgotten: {group!r} rests in a state that ends by itself at once"
         elif not (named := cure(group, pods)):
-            yield f"5: {group!r} rests without a deadline, and nothing that is to come can move it"
+            yield (
+                f"nothing-forgotten: {group!r} rests without a deadline, and nothing that is "
+                "to come can move it"
+            )
         elif group.n_pending and not _is_told(group, pods) and not _is_due_to_tell(group):
-            yield f"5: {group!r} waits for {named}, and none of its pods says so"
+            yield f"nothing-forgotten: {group!r} waits for {named}, and none of its pods says so"
         for info in group.members.values():
             if not (named := _cure_of_member(info, group, pods.get(info.uid), scheduler)):
-                yield f"5: {info!r} of {group!r} rests as {info.state.value}, and nothing will end that"
+                yield (
+                    f"nothing-forgotten: {info!r} of {group!r} rests as {info.state.value}, "
+                    "and nothing will end that"
+                )
 
 
 def decides_in_time(unsynced_s: float) -> Iterator[str]:
-    """7: no process waits for long until all kinds are listed. unsynced_s: how long it has waited."""
+    """nothing-starves: no process waits for long until all kinds are listed. unsynced_s: how long it has."""
     if unsynced_s > _LISTED_S:
-        yield f"7: nothing has been decided for {unsynced_s:.0f} s, since not all kinds have been listed"
+        yield (
+            f"nothing-starves: nothing has been decided for {unsynced_s:.0f} s, since not all "
+            "kinds have been listed"
+        )
 
 
 def _by_deadline(group: Group, pods: dict[str, Pod]) -> Cure:

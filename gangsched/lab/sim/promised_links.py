@@ -41,9 +41,9 @@ class _Heard(NamedTuple):
 
 
 class PromisedLinks:
-    """55: what the pods on a node require is at most its link, in each direction; what those require that
-    have come since its last report is at most what that left, with what those required that have gone since;
-    and none comes where it is too old."""
+    """links-kept: what the pods on a node require is at most its link, in each direction; what those require
+    that have come since its last report is at most what that left, with what those required that have gone
+    since; and none comes where it is too old."""
 
     def __init__(self) -> None:
         self._heard: dict[str, _Heard] = {}
@@ -100,7 +100,7 @@ class PromisedLinks:
         heard = self._heard.get(name)
         if heard is None or now_s > heard.at_s + _STALE_S + _SLACK_S:
             since = "never" if heard is None else f"{now_s - heard.at_s:.1f} s ago"
-            yield f"55: {came} are placed on {name}, which has reported {since}"
+            yield f"links-kept: {came} are placed on {name}, which has reported {since}"
             return
         heard.since.update(came)
         for side, direction in enumerate(_SIDES):
@@ -112,7 +112,8 @@ class PromisedLinks:
                 left = heard.left[side] + gone
             if any(asks[uid][side] for uid in came) and (whole > heard.total or fresh > left):
                 yield (
-                    f"55: with {came}, {name} promises {whole:g} of {heard.total:g} MB/s {direction}, and"
+                    f"links-kept: with {came}, {name} promises {whole:g} of {heard.total:g} MB/s"
+                    f" {direction}, and"
                     f" {fresh:g} of {left:g} since its last report"
                 )
 

@@ -74,7 +74,9 @@ class ReloadSimulation(Simulation):
 
     def _send(self, effect: ef.Effect) -> None:
         if isinstance(effect, ef.EvictPod | ef.DeletePod) and not self.settings.allow_eviction:
-            self._judge([f"41: {effect.name} is evicted, which the configuration does not allow"])
+            self._judge(
+                [f"evictions-allowed: {effect.name} is evicted, which the configuration does not allow"]
+            )
         super()._send(effect)
 
     def settle(self) -> None:

@@ -26,8 +26,9 @@ UNWINDING = GroupState.UNWINDING
 
 
 class Restarts:
-    """62: the evictions after a restart are those without it: no gang is unwound that an earlier process held
-    for started, and of which one member at least has run, and was not asked to go, ever since."""
+    """restarts: the evictions after a restart are those without it: no gang is unwound that an earlier
+    process held for started, and of which one member at least has run, and was not asked to go, ever
+    since."""
 
     others_write: ClassVar[bool] = False
     """Whether another process may have marked a gang as bound in part meanwhile: marks are not fenced. Who
@@ -106,7 +107,7 @@ class Restarts:
                 continue
             gang = Gang(group.key.dialect, group.key.namespace, group.key.name)
             if gang in self._started:
-                yield f"62: {gang} is unwound, which ran when the process before died"
+                yield f"restarts: {gang} is unwound, which ran when the process before died"
 
 
 class Replica(Protocol):
@@ -144,14 +145,14 @@ class Takeovers(Restarts):
 
 
 def marks_are_true(scheduler: Scheduler) -> Iterator[str]:
-    """62: at rest no member of a gang that has started says otherwise, whoever wrote it."""
+    """restarts: at rest no member of a gang that has started says otherwise, whoever wrote it."""
     for group in scheduler.shared.groups.values():
         if not (group.is_gang and group.has_started) or group.state is UNWINDING:
             continue
         for info in group.in_state(MemberState.BOUND):
             for one in info.pod.status.conditions or ():
                 if one.type == GANG_WHOLE and one.status == "False" and one.reason != LOST_MEMBERS:
-                    yield f"62: {group.key} has started, and {info.pod.key} says {one.reason}"
+                    yield f"restarts: {group.key} has started, and {info.pod.key} says {one.reason}"
 
 
 def _is_marked_in_part(pod: Pod) -> bool:

@@ -25,7 +25,7 @@ _SOON = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF)
 
 
 class Rests:
-    """54: no group rests as unschedulable while it would fit."""
+    """rests-rightly: no group rests as unschedulable while it would fit."""
 
     def __init__(self) -> None:
         self._next_s, self._n_looks = 0.0, 0
@@ -42,7 +42,7 @@ class Rests:
             found = explain(scheduler, group, now_s)
             if HAS_ROOM in found.answer and "starts together" not in found.answer and not excuses(group):
                 rests_s = now_s - group.since_s
-                yield f"54: {group.key} rests for {rests_s:.1f} s, and would fit: {found.answer}"
+                yield f"rests-rightly: {group.key} rests for {rests_s:.1f} s, and would fit: {found.answer}"
 
 
 def _rests(group: Group, scheduler: Scheduler, now_s: float) -> bool:

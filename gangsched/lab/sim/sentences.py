@@ -45,13 +45,13 @@ _TOO_SMALL = re.compile(
 # What a pod may say without being choosy about its node or its devices.
 _HARMLESS = frozenset(("walltime", "queue", "min-members", "total-members", "groups", "pod-group"))
 _CHOSEN_VICTIMS = re.compile(r"waiting for \d+ pods? of lower priority to go: (.*)$")
-# Pods of other namespaces are counted; that none is named is judge 60's.
+# Pods of other namespaces are counted; that none is named is the judge tenants-apart's.
 _NOT_NAMED = re.compile(r"(?:(?:^| and )(?:a pod|\d+ pods) of (?:another namespace|other namespaces))$")
 _NONE = Gang("", "", "")
 
 
 class Sentences:
-    """57: what a pod's condition counts and names is so."""
+    """conditions-true: what a pod's condition counts and names is so."""
 
     def look(self, effects: Iterable[ef.Effect], told: Told) -> Iterator[str]:
         """Before the effects are sent. Members of a gang are told the same: it is read once."""
@@ -60,7 +60,8 @@ class Sentences:
             pod = told.pods.get(uid)
             if pod is not None:
                 yield from (
-                    f"57: {pod.key} is told {problem}, in: {text}" for problem in _wrong(text, pod, told)
+                    f"conditions-true: {pod.key} is told {problem}, in: {text}"
+                    for problem in _wrong(text, pod, told)
                 )
 
 

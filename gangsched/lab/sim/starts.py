@@ -56,9 +56,10 @@ class _Heard(NamedTuple):
 
 
 class Starts:
-    """44: when a gang's first bind is sent, the members that it needs are reserved, also of each role. 43:
-    all gangs of its set exist by then, and each has the members that it needs reserved or has begun already;
-    later binds complete it. 46: no other member that exists and stays has the rank of a bound pod."""
+    """starts-whole: when a gang's first bind is sent, the members that it needs are reserved, also of each
+    role. sets-start-together: all gangs of its set exist by then, and each has the members that it needs
+    reserved or has begun already; later binds complete it. ranks-unique: no other member that exists and
+    stays has the rank of a bound pod."""
 
     def __init__(self) -> None:
         self._sent: set[str] = set()
@@ -110,7 +111,7 @@ class Starts:
             if not all(heard.has_all(one) for one in near if one in heard.begun and one in heard.lists):
                 continue
             if all(heard.lists[one] <= names and heard.has_all(one) for one in others):
-                yield f"43: {gang} waits, and its set is there: {group.message}"
+                yield f"sets-start-together: {gang} waits, and its set is there: {group.message}"
 
     def _heard(self, members: Mapping[Gang, Sequence[Pod]], reserved: frozenset[str], told: Told) -> _Heard:
         lists = _lists(members, told)
@@ -148,38 +149,38 @@ def _share_a_rank(
     for pod in (pod for pod in pods if pod.metadata.uid in ranks):
         rank, name = ranks[pod.metadata.uid], pod.metadata.name
         if rank is None or rank in has:
-            yield f"46: {name} of {gang} gets rank {rank}, which {has.get(rank, 'no pod')} has"
+            yield f"ranks-unique: {name} of {gang} gets rank {rank}, which {has.get(rank, 'no pod')} has"
         has[rank] = name
 
 
 def _starts_short(gang: Gang, pods: Sequence[Pod], reserved: frozenset[str], told: Told) -> Iterator[str]:
     item = told.groups.get(gang)
     if item is None and gang.dialect in OF_OBJECTS:
-        yield f"44: {gang} starts, and its object has not been read"
+        yield f"starts-whole: {gang} starts, and its object has not been read"
     if (needed := needed_by(gang, pods, item)) is None:
         return  # the number that it starts by cannot be known
     there = [pod for pod in pods if pod.metadata.uid in reserved]
     if len(there) < needed:
-        yield f"44: {gang} starts with {len(there)} places of {needed}"
+        yield f"starts-whole: {gang} starts with {len(there)} places of {needed}"
     for role, n, least_of_it in missing_roles(gang.dialect, there, item):
-        yield f"44: {gang} starts with {n} places of {least_of_it} for {role}"
+        yield f"starts-whole: {gang} starts with {n} places of {least_of_it} for {role}"
 
 
 def _starts_apart(gang: Gang, heard: _Heard) -> Iterator[str]:
     together = set_of(gang, heard.lists)
     if len({str(one) for one in together}) < len(together):
-        yield f"43: {gang} starts, and two of its set have one name"
+        yield f"sets-start-together: {gang} starts, and two of its set have one name"
     if len(together) > _MAX_LISTED:
-        yield f"43: {gang} starts, and its set has {len(together)} groups"
+        yield f"sets-start-together: {gang} starts, and its set has {len(together)} groups"
     # Gangs in the set only through one that has begun have started before, and may have lost pods since.
     near = set_of(gang, heard.lists, ends=heard.begun)
     for one in (one for one in near if one not in heard.begun):
         if missing := sorted(heard.lists[one] - {str(other) for other in near}):
-            yield f"43: {gang} starts, and {one} waits for {missing}"
+            yield f"sets-start-together: {gang} starts, and {one} waits for {missing}"
         needed = heard.needed[one]
         n = sum(pod.metadata.uid in heard.reserved for pod in heard.members[one])
         if needed is not None and n < needed:
-            yield f"43: {gang} starts, and {one} has {n} places of {needed}"
+            yield f"sets-start-together: {gang} starts, and {one} has {n} places of {needed}"
 
 
 def set_of(gang: Gang, lists: Lists, *, ends: Set[Gang] = frozenset()) -> list[Gang]:

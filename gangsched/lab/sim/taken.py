@@ -20,7 +20,7 @@ _OURS = "gangsched"
 
 
 class Taken:
-    """47: preemption leaves enough of a gang, or nothing; by mode `all` nothing, by `single` anything.
+    """gangs-not-torn: preemption leaves enough of a gang, or nothing; by mode `all` nothing, by `single` any.
 
     Pods that are being deleted anyway are not taken.
     """
@@ -49,7 +49,7 @@ class Taken:
         running = [pod for pod in left if not pod.is_terminal]
         if running and (mode == "all" or len(left) < n):
             names = sorted(pod.metadata.name for pod in running)
-            yield f"47: of {gang}, which needs {n}, {names} are left, by mode {mode}"
+            yield f"gangs-not-torn: of {gang}, which needs {n}, {names} are left, by mode {mode}"
 
 
 def _is_there(pod: Pod, told: Told) -> bool:

@@ -108,7 +108,7 @@ class Tampering:
         self._timeline.after(self._rng.uniform(0.2, 6.0), lambda: self._heal(name))
 
     def differences(self) -> Iterator[str]:
-        """1, 10: at rest annotations, our records and kubelet's report agree."""
+        """one-holder, devices-as-bound: at rest annotations, our records and kubelet's report agree."""
         pods = self._scheduler().shared.cache.pods
         owner: dict[tuple[str, str], str] = {}
         for pod in self._holding():
@@ -118,18 +118,26 @@ class Tampering:
             booked = frozenset(i for ids in info.ids.values() for i in ids)
             written = _ids(pod)
             if written != booked:
-                yield f"10: {pod.key} has {sorted(booked)} by the books and {sorted(written)} in writing"
+                yield (
+                    f"devices-as-bound: {pod.key} has {sorted(booked)} by the books and "
+                    f"{sorted(written)} in writing"
+                )
             if booked != self.truth.get(pod.metadata.uid, booked):
-                yield f"10: {pod.key} has {sorted(booked)} by the books, kubelet gave another set"
+                yield (
+                    f"devices-as-bound: {pod.key} has {sorted(booked)} by the books, kubelet gave another set"
+                )
             visible = (pod.metadata.annotations or {}).get(VISIBLE_KEY, "")
             if frozenset(visible.split(",")) != written:
-                yield f"10: {pod.key} sees {visible} and has {sorted(written)}"
+                yield f"devices-as-bound: {pod.key} sees {visible} and has {sorted(written)}"
             for device_id in booked:
                 if owner.setdefault((pod.spec.node_name, device_id), pod.key) != pod.key:
-                    yield f"1: {device_id} is with {pod.key} and {owner[pod.spec.node_name, device_id]}"
+                    yield (
+                        f"one-holder: {device_id} is with {pod.key} and "
+                        f"{owner[pod.spec.node_name, device_id]}"
+                    )
         audit = self._scheduler().audit
         if drifts := {*audit.drifts, *audit.unusable}:
-            yield f"10: drift is left of {sorted(drifts)}"
+            yield f"devices-as-bound: drift is left of {sorted(drifts)}"
 
     # -- what there is ---------------------------------------------------------------------------------
 

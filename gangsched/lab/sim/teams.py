@@ -95,7 +95,7 @@ def _edits(arrivals: Sequence[Arrival], rng: Random) -> Iterator[Edit]:
 
 
 class Guarantees:
-    """31: no queue at or below its guarantee loses a pod to another, and none above it falls below.
+    """guarantees-kept: no queue at or below its guarantee loses a pod to another, and none above falls below.
 
     Counts the events given to the process and the binds that it sent. A pod whose eviction was refused may
     stay or go. One that waits in Permit, whose bind was read as not done, or whose bump is not answered may
@@ -147,7 +147,10 @@ class Guarantees:
                 least, most = self._held(queue, told)
                 guaranteed = GUARANTEED[queue]
                 if all(held - n < min(held, guaranteed) for held in (least, most)):
-                    yield f"31: queue {queue} holds {most} of {guaranteed} and loses {n} to {cause}"
+                    yield (
+                        f"guarantees-kept: queue {queue} holds {most} of {guaranteed} and "
+                        f"loses {n} to {cause}"
+                    )
             self._asked.update(pod.metadata.uid for pod in lost)
 
     def takes_kept_room(

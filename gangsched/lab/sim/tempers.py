@@ -86,7 +86,7 @@ class Salted:
 class Refusals:
     """Which groups the plugins of one process have refused, or failed on, and at which of their attempts.
 
-    40: no plugin has to refuse one group many times within a second.
+    no-endless-refusals: no plugin has to refuse one group many times within a second.
     """
 
     def __init__(self, timeline: Timeline, *, has_gate: bool) -> None:
@@ -117,7 +117,9 @@ class Refusals:
         times_s = [one for one in self._times_s.get(key, ()) if one > now_s - _WITHIN_S]
         self._times_s[key] = [*times_s, now_s]
         if len(times_s) >= _MANY:
-            self.too_many.append(f"40: {key} was refused {len(times_s) + 1} times within a second")
+            self.too_many.append(
+                f"no-endless-refusals: {key} was refused {len(times_s) + 1} times within a second"
+            )
 
     def waits_since(self, group: Group) -> bool:
         """Whether a plugin has refused it, or may have, and it has not been tried since."""

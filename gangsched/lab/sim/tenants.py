@@ -76,7 +76,7 @@ def _in(meta: ObjectMeta, namespace: str) -> ObjectMeta:
 
 
 class Names:
-    """60: what is written into a namespace names no object of another one.
+    """tenants-apart: what is written into a namespace names no object of another one.
 
     A name that the namespace's own objects carry or state (another gang's, in a list) is its users' own word.
     """
@@ -99,7 +99,10 @@ class Names:
                 name = name.rstrip(".")
                 of = self._of.get(name)
                 if of is not None and namespace not in of and not _is_own_word(name, namespace, told):
-                    yield f"60: {namespace or 'an object of no namespace'} is told of {name}, in: {text}"
+                    yield (
+                        f"tenants-apart: {namespace or 'an object of no namespace'} is told of "
+                        f"{name}, in: {text}"
+                    )
 
     def _hear(self, told: Told) -> None:
         for pod in told.pods.values():

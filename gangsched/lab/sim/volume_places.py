@@ -36,7 +36,7 @@ def unserved(
     store: Mapping[str, Mapping[Any, Any]],
     is_kept_out: Callable[[Sequence[Pod], Scheduler, Told], bool],
 ) -> Iterator[str]:
-    """39: at rest no group with volumes waits that would find its room and its volumes.
+    """volumes-found: at rest no group with volumes waits that would find its room and its volumes.
 
     is_kept_out: whether its queue may keep it out. Skips groups with a claim; room that claims keep is not
     free.
@@ -53,7 +53,10 @@ def unserved(
         if not any(pod.spec.volumes for pod in needed) or is_kept_out(needed, scheduler, told):
             continue
         if nodes := _Trial(told, store, free).places(needed):
-            yield f"39: {group.key} waits, and fits on {', '.join(nodes)} with its volumes: {group.message}"
+            yield (
+                f"volumes-found: {group.key} waits, and fits on {', '.join(nodes)} with its "
+                f"volumes: {group.message}"
+            )
 
 
 class _Trial:

@@ -27,8 +27,9 @@ Held = tuple[str, str]
 
 
 class VolumeRules:
-    """35: a bound pod reaches its volumes. 36: a claim for one pod has only one. 37: no node has too many
-    volumes. 38: no volume is given to two claims at once. 42: all claims of a bound pod are bound.
+    """volumes-reached: a bound pod reaches its volumes. volumes-for-one-pod: a claim for one pod has only
+    one. volumes-counted: no node has too many volumes. volumes-given-once: no volume is given to two claims
+    at once. volumes-bound-first: all claims of a bound pod are bound.
 
     Faults excuse only what can no longer be known: a claim that is gone, or was recreated.
     """
@@ -74,21 +75,29 @@ class VolumeRules:
             if claim is None:
                 continue
             if not claim.spec.volume_name and now.is_first(claim):
-                yield f"42: {bind.name} is bound, and its claim {name} is not"
+                yield f"volumes-bound-first: {bind.name} is bound, and its claim {name} is not"
             volume = now.volume(claim)
             if volume is not None and not reaches(volume, bind.node):
-                yield f"35: {bind.name} is bound to {bind.node}, which {volume.metadata.name} does not reach"
+                yield (
+                    f"volumes-reached: {bind.name} is bound to {bind.node}, which "
+                    f"{volume.metadata.name} does not reach"
+                )
             # As in kube-scheduler, a pod on a node that is gone no longer uses anything.
             users = [one.metadata.name for one, on in others if on in told.nodes and name in claims_of(one)]
             if ONE_POD in (claim.spec.access_modes or ()) and users:
-                yield f"36: {bind.name} is bound, and {users} has its claim {name} for one pod"
+                yield (
+                    f"volumes-for-one-pod: {bind.name} is bound, and {users} has its claim {name} for one pod"
+                )
         there = {held for one, node in others if node == bind.node for held in now.held(one)}
         new = now.held(pod) - there
         limits = [limit for _, limit in self._limits.get(bind.node, ())]
         if new and limits and None not in limits:
             most = max(limit for limit in limits if limit is not None)
             if len(there | new) > most:
-                yield f"37: {bind.name} is bound to {bind.node}, as volume {len(there | new)} of {most}"
+                yield (
+                    f"volumes-counted: {bind.name} is bound to {bind.node}, as volume "
+                    f"{len(there | new)} of {most}"
+                )
 
 
 class StorageNow:
@@ -172,4 +181,4 @@ def _given_twice(bodies: HookBodies | None, told: Told) -> Iterator[str]:
         if not owner or pod.metadata.uid not in told.pods:
             continue
         if (first := owners.setdefault(volume, owner)) != owner:
-            yield f"38: {path.rpartition('/')[2]} is given to {first} and {owner} at once"
+            yield f"volumes-given-once: {path.rpartition('/')[2]} is given to {first} and {owner} at once"

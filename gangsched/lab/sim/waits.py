@@ -28,8 +28,8 @@ _SLACK_S = 1.0
 
 
 class Waits:
-    """48: a gang holds room no longer than it or the configuration states, and with victims to wait for,
-    their grace longer. Counted from the first step in which it holds the room."""
+    """room-held-briefly: a gang holds room no longer than it or the configuration states, and with victims to
+    wait for, their grace longer. Counted from the first step in which it holds the room."""
 
     def __init__(self) -> None:
         self._since_s: dict[tuple[GroupKey, int], tuple[float, float]] = {}
@@ -51,7 +51,10 @@ class Waits:
             until_s = max(until_s, since_s + _longest_s(group, scheduler, told))
             held[key] = since_s, until_s
             if now_s > until_s + _SLACK_S:
-                yield f"48: {group.key} holds room for {now_s - since_s:.1f} s, until {until_s - since_s:.1f}"
+                yield (
+                    f"room-held-briefly: {group.key} holds room for {now_s - since_s:.1f} s, "
+                    f"until {until_s - since_s:.1f}"
+                )
         self._since_s = held
 
 

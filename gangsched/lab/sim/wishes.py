@@ -53,8 +53,8 @@ class _Scene(NamedTuple):
 
 
 class Wishes:
-    """53: a pod that is reserved stands where its selector, affinity, tolerations, spread and ports, and the
-    anti-affinity of others, allowed it then."""
+    """pod-wishes: a pod that is reserved stands where its selector, affinity, tolerations, spread and ports,
+    and the anti-affinity of others, allowed it then."""
 
     def __init__(self) -> None:
         self._reserved: dict[str, str] | None = None
@@ -81,7 +81,8 @@ class Wishes:
             for wrong in (_of_node, _of_ports, _of_neighbours, _of_evenness):
                 try:
                     yield from (
-                        f"53: {place.pod.metadata.name} is placed on {place.node.metadata.name}, {why}"
+                        f"pod-wishes: {place.pod.metadata.name} is placed on"
+                        f" {place.node.metadata.name}, {why}"
                         for why in wrong(place.pod, place.node, scene)
                     )
                 except _Unread:

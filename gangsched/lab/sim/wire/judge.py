@@ -77,13 +77,13 @@ class Ledger:
             ids = [one for sets in json.loads(text).values() for one in sets.get(GPU, ())]
             n_gpus += asked
             if len(ids) != asked or not all(one.startswith(f"GPU-{node}-") for one in ids):
-                yield f"10: {name} asks for {asked} GPUs and has {ids} on {node}"
+                yield f"devices-as-bound: {name} asks for {asked} GPUs and has {ids} on {node}"
             for one in ids:
                 if one in holders:
-                    yield f"1: {one} belongs to {holders[one]} and to {name}"
+                    yield f"one-holder: {one} belongs to {holders[one]} and to {name}"
                 holders[one] = name
         if n_gpus > 8:
-            yield f"2: {n_gpus} GPUs are given away on {node}, which has 8"
+            yield f"room: {n_gpus} GPUs are given away on {node}, which has 8"
 
     def not_done(self) -> list[str]:
         """Pods that have not finished."""
@@ -191,4 +191,4 @@ class Heard:
         if self._pods != self._ledger.there:
             ours, there = self._pods, self._ledger.there
             differing = sorted({*ours.items()} ^ {*there.items()})
-            yield f"6: the pods as told are not those of the store: {differing}"
+            yield f"cache-is-store: the pods as told are not those of the store: {differing}"

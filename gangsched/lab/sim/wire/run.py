@@ -143,7 +143,10 @@ class _Process:
         cache = self.app.scheduler.shared.cache
         cached = {uid: info.pod.metadata.resource_version for uid, info in cache.pods.items()}
         if cached != {uid: str(version) for uid, version in ledger.there.items()}:
-            yield f"6: the cache has {sorted(cached.items())}, the store {sorted(ledger.there.items())}"
+            yield (
+                f"cache-is-store: the cache has {sorted(cached.items())}, the store "
+                f"{sorted(ledger.there.items())}"
+            )
 
 
 def credentials_for(network: MemoryNetwork, loop: VirtualLoop) -> Credentials:
@@ -253,7 +256,9 @@ class _Run:
             if self._look():
                 return
             if self.loop.time() > calm_s + REST_S:
-                self.problems += [f"7: no rest {REST_S:g} s after faults stopped: {one}" for one in unrest]
+                self.problems += [
+                    f"nothing-starves: no rest {REST_S:g} s after faults stopped: {one}" for one in unrest
+                ]
                 return
         await self._stop()
 

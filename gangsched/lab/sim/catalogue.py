@@ -1,0 +1,71 @@
+"""The judges of the simulation by name: what each holds to be so, in every storm that it looks on in.
+
+A violation begins with its judge's name. docs/judges.md is printed from this; the judges themselves are in
+the modules of this room, beside what they need to know, and share no code with the scheduler.
+"""
+
+from __future__ import annotations
+
+JUDGES: dict[str, str] = {
+    # Promises about places and devices.
+    "room": "A bind goes to a node that is there, is open to the pod, and has room for all that it asks.",
+    "one-holder": "No device ID is on two live pods, bound or promised.",
+    "known-devices": "An ID is given only where it is known which live pod has which device.",
+    "devices-as-asked": "A pod gets devices as it asks for them: the number, NUMA, links, attributes, IDs.",
+    "devices-as-bound": "Annotations, the books and what kubelet gave agree with the bind that was sent.",
+    "failed-devices": "A pod with a failed device is evicted by its policy, neither early nor late.",
+    "pod-wishes": "Selectors, affinity, tolerations, spread and ports hold where a pod is placed.",
+    "topology": "Members are in one domain where their gang requires one.",
+    "volumes-reached": "A bound pod reaches its volumes.",
+    "volumes-for-one-pod": "A claim for one pod has one.",
+    "volumes-counted": "No node has more volumes attached than it takes.",
+    "volumes-given-once": "No volume is given to two claims.",
+    "volumes-bound-first": "All claims of a bound pod are bound.",
+    "volumes-found": "At rest no group waits that would find its room and its volumes.",
+    "links-kept": "What pods on a node require is at most its link, and is not given away on an old report.",
+    # Promises about gangs.
+    "starts-whole": "When a gang's first bind leaves, all that it needs are reserved, of each role too.",
+    "sets-start-together": "Groups that name one another start together, and wait for no stranger.",
+    "whole-in-time": "After faults end, no gang stays bound in part for longer than the settle limit.",
+    "partial-bind-policy": "A gang bound in part is completed or unwound as its policy says, in that time.",
+    "refused-members": "A gang of which kubelet has refused a member is not left in part.",
+    "restarts": "A restart or a takeover evicts nothing that would run on without it; no mark lies.",
+    "gangs-not-torn": "Preemption leaves enough of a gang, or nothing of it.",
+    "ranks-unique": "No two members that stay have one rank.",
+    "room-held-briefly": "A gang holds room no longer than it, or the configuration, states.",
+    # Nothing waits for ever, nothing leaks.
+    "nothing-starves": "At rest a fresh process finds nothing to bind that this one has left.",
+    "nothing-forgotten": "Every pod is in one group, and every group has a deadline or a named cure.",
+    "nothing-leaks": "At rest nothing is reserved, nominated or claimed but for who waits.",
+    "cache-is-store": "With nothing on the way the cache holds what a list would show.",
+    "rests-rightly": "No group rests as unschedulable while it would fit.",
+    "deaf-states": "No group waits for long while it fits on free room, whatever its state.",
+    "overtaking": "Nobody younger, and no more important, takes room that a waiting group could use.",
+    "bypass-bound": "No complete gang is overtaken by more groups than its bound.",
+    "no-endless-refusals": "No group is refused over and over within a moment.",
+    "core": "The core breaks none of its own invariants, recounted, and raises nothing.",
+    "logged": "No process logs what shows a fault of its own.",
+    # Preemption and queues.
+    "preemption-used": "At rest no group waits for room from which less important pods could be evicted.",
+    "victims-once": "Who waits for victims takes no further ones for the same room, and none in vain.",
+    "evictions-allowed": "Nothing is evicted that the configuration does not allow to be.",
+    "guarantees-kept": "No queue loses to another what is guaranteed to it.",
+    "guarantees-given-back": "What others borrow is given back to a group within its queue's guarantee.",
+    "guarantees-soon": "A group within its guarantee starts soon after what is needed could be taken.",
+    "limits-kept": "No queue takes more than its limit, and no group is passed at a limit for ever.",
+    # Room kept for who is passed over, and stated ends.
+    "claim-bound": "Nobody is passed more often than the bound before room is kept for him.",
+    "claim-room-kept": "What starts while room is kept leaves it, and its device IDs, free in time.",
+    "claim-promise": "A promised start moves only for a cause that is counted and named.",
+    "claim-exists": "Room is kept only for groups that exist and wait.",
+    "claim-fills": "At rest no group waits that fits beside the room that is kept.",
+    "claims-no-cycle": "Room is kept neither in a circle nor behind what never ends.",
+    "claim-evictions": "A pod evicted for kept room has run as long as it stated.",
+    "walltime-evictions": "A gang evicted for its walltime was past it, and goes whole.",
+    "walltime-in-time": "In calm weather it goes in time.",
+    # What people are told.
+    "group-status": "A PodGroup's status does not call pending what runs, nor scheduled what waits.",
+    "conditions-true": "What a pod's condition counts and names is so.",
+    "pages-true": "No page fails, and what pages and metrics count is so.",
+    "tenants-apart": "What is written into a namespace names no object of another.",
+}

@@ -1,0 +1,49 @@
+"""Each judge of the simulation has a name, which its violations begin with, and a line in the catalogue."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from gangsched.lab import sim
+from gangsched.lab.sim.catalogue import JUDGES
+
+ROOM = Path(sim.__file__).parent
+# As in f"one-holder: {device} is held by {owners}", of one judge or two.
+_VIOLATION = re.compile(r"([a-z]+(?:-[a-z]+)*(?:, [a-z]+(?:-[a-z]+)*)*): ")
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Yields where and how each text begins that is yielded, or given to what collects violations."""
+    for path in sorted(ROOM.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not _collects(node):
+                continue
+            for one in ast.walk(node):
+                if isinstance(one, ast.JoinedStr) and one.values and isinstance(one.values[0], ast.Constant):
+                    yield f"{path.name}:{one.lineno}", str(one.values[0].value)
+
+
+def _collects(node: ast.AST) -> bool:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr in ("judge", "_judge") or "too_many" in ast.unparse(node.func)
+    return isinstance(node, ast.Yield | ast.YieldFrom | ast.AugAssign)
+
+
+def found() -> dict[str, str]:
+    names: dict[str, str] = {}
+    for where, text in texts():
+        if match := _VIOLATION.match(text):
+            names |= dict.fromkeys(match[1].split(", "), where)
+    return names
+
+
+def test_every_violation_begins_with_the_name_of_a_judge() -> None:
+    assert not {name: where for name, where in found().items() if name not in JUDGES}
+    assert not [(where, text) for where, text in texts() if re.match(r"I?\d+(, \d+)*: ", text)]
+
+
+def test_every_judge_of_the_catalogue_can_find_something() -> None:
+    assert not JUDGES.keys() - found().keys()
