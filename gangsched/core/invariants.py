@@ -75,14 +75,14 @@ class Recount:
             *sums.broken,
             *_on_nodes(shared.cache, sums),
             *self._counted(shared.cache),
-            *[f"6: {wrong}" for wrong in shared.cache.index.recount(sums.using_volumes)],
+            *[f"counts: {wrong}" for wrong in shared.cache.index.recount(sums.using_volumes)],
             *_in_groups(shared, sums),
             *_promises(shared),
             *_claims(shared),
         ]
 
     def _counted(self, cache: Cache) -> list[str]:
-        """6: the use counted on nodes; compared again only when it or a pod has changed."""
+        """counts: the use counted on nodes; compared again only when it or a pod has changed."""
         nodes = cache.nodes
         arrays = (nodes.free.tobytes(), nodes.allocatable.tobytes(), nodes.padding.tobytes())
         now = (self._sums, arrays, nodes.beyond.copy(), cache.table.edition)
@@ -142,7 +142,7 @@ class _Sums:
                     if template.volumes:
                         self.using_volumes.append(info)
             elif row != NO_ROW:
-                self.broken.append(f"6: {info!r} is counted on row {row}, and is on no node")
+                self.broken.append(f"counts: {info!r} is counted on row {row}, and is on no node")
             if ids:
                 self._hold(info, ids, is_ours=group is not None and not said_gone)
 
@@ -155,36 +155,44 @@ class _Sums:
                 self._own(info, resource, ids)
 
     def _own(self, info: PodInfo, resource: str, ids: tuple[str, ...]) -> None:
-        """1: no device is on two pods."""
+        """one-holder: no device is on two pods."""
         for device_id in ids:
             place = (info.node_name, resource, device_id)
             other = self.owners.setdefault(place, info.uid)
             if other != info.uid:
-                self.broken.append(f"1: device {place} is held by {other} and {info.uid}, {info.pod.key}")
+                self.broken.append(
+                    f"one-holder: device {place} is held by {other} and {info.uid}, {info.pod.key}"
+                )
 
 
 def _on_nodes(cache: Cache, sums: _Sums) -> list[str]:
     """1 and 6: what is counted on a node is the sum over the pods there."""
     broken = []
     if sums.places != cache.by_node:
-        broken.append(f"6: pods are known on {[*cache.by_node]} and are on {[*sums.places]}, or are others")
+        broken.append(
+            f"counts: pods are known on {[*cache.by_node]} and are on {[*sums.places]}, or are others"
+        )
     for name, rows in sums.rows.items():
         row = cache.nodes.row_of.get(name, NO_ROW)
         if rows.keys() != {row}:
             wrong = [info for at, info in rows.items() if at != row]
-            broken += [f"6: {info!r} is counted on row {info.row}, its node has row {row}" for info in wrong]
+            broken += [
+                f"counts: {info!r} is counted on row {info.row}, its node has row {row}" for info in wrong
+            ]
     if sums.priorities != cache.priorities:
-        broken.append(f"6: pods by priority are {sums.priorities}, counted are {cache.priorities}")
+        broken.append(f"counts: pods by priority are {sums.priorities}, counted are {cache.priorities}")
     for resource, devices in cache.ledger.columns.items():
         for row, at in devices.at.items():
             held = sums.held.get((resource, row), _NO_DEVICES)
             if held != at.held.keys():
-                broken.append(f"1: {resource} on row {row}: ledger {sorted(at.held)}, pods {sorted(held)}")
+                broken.append(
+                    f"one-holder: {resource} on row {row}: ledger {sorted(at.held)}, pods {sorted(held)}"
+                )
     return broken
 
 
 def _summed(cache: Cache, alike: Mapping[tuple[int, PodTemplate], int]) -> list[str]:
-    """6: the use counted on nodes is the sum over pods. alike: (row, template) -> number of pods."""
+    """counts: the use counted on nodes is the sum over pods. alike: (row, template) -> number of pods."""
     nodes = cache.nodes
     # The counted use minus the sum over pods.
     left, padding = nodes.used.tolist(), nodes.padding.tolist()
@@ -192,7 +200,7 @@ def _summed(cache: Cache, alike: Mapping[tuple[int, PodTemplate], int]) -> list[
         left[column][row] = nodes.allocatable.item(column, row) - exact
     for (row, template), n in alike.items():
         if row >= nodes.n_rows:
-            return [f"6: {n} pods are counted on row {row}, and there are {nodes.n_rows}"]
+            return [f"counts: {n} pods are counted on row {row}, and there are {nodes.n_rows}"]
         for column, amount in template.by_column.items():
             left[column][row] -= amount * n
         if template.padding:
@@ -201,12 +209,12 @@ def _summed(cache: Cache, alike: Mapping[tuple[int, PodTemplate], int]) -> list[
     broken = []
     nothing = [0] * nodes.capacity  # lists compare faster than any array of a few rows
     if padding != [nothing] * 2:
-        broken.append("6: what scores count for pods without requests is not the sum over pods")
+        broken.append("counts: what scores count for pods without requests is not the sum over pods")
     if left != [nothing] * len(left):
         column, row = next((c, r) for c, over in enumerate(left) for r, n in enumerate(over) if n)
         used = nodes.allocatable.item(column, row) - nodes.exact_free(column, row)
         broken.append(
-            f"6: {cache.table.names[column]} on {nodes.names[row]} counts {used}, "
+            f"counts: {cache.table.names[column]} on {nodes.names[row]} counts {used}, "
             f"pods add up to {used - left[column][row]}"
         )
     return broken
@@ -223,25 +231,25 @@ def _in_groups(shared: SharedState, sums: _Sums) -> list[str]:
         if mine != group.members:
             for uid, info in group.members.items():
                 if mine.get(uid) is not info:  # a pod knows one group, so it is in no other
-                    broken.append(f"5: {info!r} does not know its group {group!r}")
+                    broken.append(f"groups: {info!r} does not know its group {group!r}")
             strange = [uid for uid in mine if uid not in group.members]
-            broken += [f"5: {mine[uid]!r} is in no group" for uid in strange]
+            broken += [f"groups: {mine[uid]!r} is in no group" for uid in strange]
         if counts != sums.by_state.get(group, _NONE):
-            broken.append(f"5: {group!r} counts differ from its members")
+            broken.append(f"groups: {group!r} counts differ from its members")
         if group.active_token:
             n_in_line += 1
         elif group.state is _ACTIVE:
-            broken.append(f"5: {group!r} is active and not in line")
+            broken.append(f"groups: {group!r} is active and not in line")
         if counts[ASSUMED] and group.state not in _HOLDING:
-            broken.append(f"4: {group!r} holds {group.n_assumed} reservations")
+            broken.append(f"reservations: {group!r} holds {group.n_assumed} reservations")
     if n_known != len(sums.members):
         known = {id(group) for group in shared.groups.values()}
         lost = [own for group, own in sums.members.items() if id(group) not in known]
-        broken += [f"5: {info!r} is in no group" for own in lost for info in own.values()]
+        broken += [f"groups: {info!r} is in no group" for own in lost for info in own.values()]
     for info in sums.unbound:
         broken += _unlike_its_state(info)
     if n_in_line != shared.queue.n_active:
-        broken.append(f"5: {n_in_line} groups in line, the queue counts {shared.queue.n_active}")
+        broken.append(f"groups: {n_in_line} groups in line, the queue counts {shared.queue.n_active}")
     return broken
 
 
@@ -251,42 +259,44 @@ def _unlike_its_state(info: PodInfo) -> list[str]:
     if info.state is ASSUMED:
         sent = info.bind is not UNASKED
         if group is not None and sent != (group.state is _BINDING):
-            return [f"4: {info!r} has bind {info.bind.value} in {group!r}"]
+            return [f"reservations: {info!r} has bind {info.bind.value} in {group!r}"]
     elif info.in_doubt and info.state is PENDING:
-        return [f"2: {info!r} holds nothing, and a bind of it may land"]
+        return [f"late-binds: {info!r} holds nothing, and a bind of it may land"]
     elif info.ids:
-        return [f"4: {info!r} holds devices"]
+        return [f"reservations: {info!r} holds devices"]
     return []
 
 
 def _promises(shared: SharedState) -> list[str]:
-    """4: room is reserved for a pod of ours exactly as long as its group waits for its victims."""
+    """reservations: room is reserved for a pod of ours exactly as long as its group waits for its victims."""
     broken = []
     nominated, claimants = shared.cache.nominated, shared.cache.ledger.claimants
     for uid in {*nominated, *claimants} if nominated or claimants else ():
         info = shared.cache.pods.get(uid)
         group = info.group if info is not None else None
         if group is not None and (group.preemption is None or group.state is not GroupState.WAITING):
-            broken.append(f"4: room is kept for {info!r} in {group!r}, which waits for no victim")
+            broken.append(f"reservations: room is kept for {info!r} in {group!r}, which waits for no victim")
         elif group is None and uid in claimants:
-            broken.append(f"4: devices are claimed for {uid}, which is no pod of ours")
+            broken.append(f"reservations: devices are claimed for {uid}, which is no pod of ours")
     preempting = [group for group in shared.groups.values() if group.preemption is not None]
     for group in preempting:
         for uid in group.preemption.waits_for if group.preemption is not None else ():
             victim = shared.cache.pods.get(uid)
             if group.preemption not in shared.victims.get(uid, ()):
-                broken.append(f"4: {group!r} waits for {uid} and would not be told that it has gone")
+                broken.append(
+                    f"reservations: {group!r} waits for {uid} and would not be told that it has gone"
+                )
             if victim is None or not victim.node_name:
-                broken.append(f"4: {group!r} waits for {uid}, which holds nothing")
+                broken.append(f"reservations: {group!r} waits for {uid}, which holds nothing")
     for uid, waiting in shared.victims.items():
         for preemption in waiting:
             if not any(group.preemption is preemption for group in preempting):
-                broken.append(f"4: {uid} is waited for by {preemption.unit}, which do not wait")
+                broken.append(f"reservations: {uid} is waited for by {preemption.unit}, which do not wait")
     return broken
 
 
 def _claims(shared: SharedState) -> list[str]:
-    """4: room is claimed only for pending members of groups that wait in line."""
+    """reservations: room is claimed only for pending members of groups that wait in line."""
     claims = shared.queue.claims
     if claims is None:
         return []
@@ -294,10 +304,12 @@ def _claims(shared: SharedState) -> list[str]:
     for key, claim in claims.by_key.items():
         group = shared.groups.get(key)
         if group is None or group not in claim.unit:
-            broken.append(f"4: room is claimed for {key}, which is no group")
+            broken.append(f"reservations: room is claimed for {key}, which is no group")
         elif not claims.is_sound(claim):
-            broken.append(f"4: room is claimed for {group!r}, which does not wait as it did")
+            broken.append(f"reservations: room is claimed for {group!r}, which does not wait as it did")
     for key in claims.too_idle:
         if key in claims.by_key or key not in shared.groups or claims.budget is None:
-            broken.append(f"4: {key} waits for a budget, and has a claim, is no group, or there is none")
+            broken.append(
+                f"reservations: {key} waits for a budget, and has a claim, is no group, or there is none"
+            )
     return broken

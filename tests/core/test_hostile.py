@@ -59,7 +59,9 @@ class Told:
 
     def done(self, effects: list[ef.Effect]) -> None:
         # Pods that were bound by hand say themselves what they have; nobody keeps them from lying.
-        broken = [one for one in find_broken(self.scheduler.shared) if not one.startswith("1: device")]
+        broken = [
+            one for one in find_broken(self.scheduler.shared) if not one.startswith("one-holder: device")
+        ]
         assert not broken, broken
         for effect in effects:
             if isinstance(effect, ef.BindPod) and effect.uid in self.pods:

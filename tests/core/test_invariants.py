@@ -112,7 +112,7 @@ def _in_line(scheduler: Scheduler) -> None:
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (_owned_twice, "1: device"),
+        (_owned_twice, "one-holder: device"),
         (_on_another_row, "is counted on row"),
         (_on_a_row_without_a_node, "is on no node"),
         (_used, "pods add up to"),

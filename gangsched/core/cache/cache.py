@@ -213,6 +213,13 @@ class Cache:
         elif not info.node_name:
             info.template = self.template_of(pod)
 
+    def renew_bound(self, info: PodInfo, pod: Pod) -> None:
+        """Takes in the version that shows the pod's bind, and changes no more that is looked at here."""
+        info.pod = pod
+        if info.group is not None:
+            info.group.n_changes += 1
+            info.group.has_conditions = info.group.has_conditions or bool(pod.status.conditions)
+
     def place(
         self, info: PodInfo, node_name: str, allocation: Mapping[str, Mapping[str, tuple[str, ...]]]
     ) -> None:

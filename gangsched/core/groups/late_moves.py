@@ -22,11 +22,12 @@ class LateMoves:
         """`decide`: puts a pod into the group that it names now."""
         self._shared = shared
         self._decide = decide
-        self._uids: dict[str, None] = {}
+        self.uids: dict[str, None] = {}
+        """Those that were edited while it was not known where they are."""
 
     def note(self, info: PodInfo) -> None:
         """Notes a pod with a bind in flight, to decide about later."""
-        self._uids[info.uid] = None
+        self.uids[info.uid] = None
 
     def must_wait(self, info: PodInfo) -> bool:
         """Whether to decide later, as the pod does not show yet where it is, if anywhere; notes it then."""
@@ -37,10 +38,10 @@ class LateMoves:
 
     def regroup(self) -> None:
         """Once a turn: decides about pods whose binds have failed, or that the watch shows as bound."""
-        for uid in list(self._uids):
+        for uid in list(self.uids):
             info = self._shared.cache.pods.get(uid)
             if info is None or info.group is None:
-                del self._uids[uid]
+                del self.uids[uid]
             elif not is_unseen(info):
-                del self._uids[uid]
+                del self.uids[uid]
                 self._decide(info)

@@ -28,12 +28,12 @@ from gangsched.core.groups.pod_versions import (
     is_elsewhere,
     is_leaving_an_inferred_gang,
     is_newer,
-    is_only_bound,
     is_started_by_others,
     lacks_devices,
     read_start,
     runs_on,
     says_anew,
+    shows_its_bind,
 )
 from gangsched.core.groups.pre_enqueue import PreEnqueue
 from gangsched.core.state.bind_table import BindCause, move_bind
@@ -279,10 +279,15 @@ class Membership:
         if group is None:
             # It was another scheduler's when first seen; schedulerName is immutable, so this is a new pod.
             return self.join_again(pod)
-        if info.state is BOUND and not pod.spec.node_name:
-            # This version predates the bind, whose answer overtook the watch: it releases nothing.
-            self._shared.cache.renew(info, pod)
-            return
+        if info.state is BOUND and not info.pod.spec.node_name:
+            if not pod.spec.node_name:
+                # This version predates the bind, whose answer overtook the watch: it releases nothing.
+                if is_edited(info.pod, pod):
+                    self.late_moves.note(info)
+                self._shared.cache.renew(info, pod)
+                return
+            if info.uid not in self.late_moves.uids and shows_its_bind(info.pod, pod):
+                return self._bind_seen(info, pod)
         if identity_of(pod) != info.identity:
             if info.bind not in ON_ITS_WAY:
                 return self.join_again(pod)
@@ -312,6 +317,20 @@ class Membership:
                 self._shared.touch(group)
                 self._reporter.progressed(group)
 
+    def _bind_seen(self, info: PodInfo, pod: Pod) -> None:
+        """Applies the version that shows an answered bind and nothing else that is new: a short
+        `_replace_pod`, as every pod comes this way."""
+        group, old = info.group, info.pod
+        assert group is not None
+        self._shared.cache.renew_bound(info, pod)
+        self._audit.pod_bound(info)
+        if is_elsewhere(info, pod):
+            self._place(info, pod)
+        if is_resized(info, pod):
+            count_anew(self._shared, info, pod)
+        if len(pod.status.conditions or ()) > 1 and note_doubt(info, group, before=old):
+            self._shared.touch(group)
+
     def _update_assumed(self, info: PodInfo, pod: Pod, target: MemberState) -> None:
         shared, group = self._shared, info.group
         assert group is not None
@@ -320,6 +339,8 @@ class Membership:
         if target in (PENDING, MemberState.GATED):
             if pod.spec != before.spec or is_edited(before, pod):
                 shared.cache.edited(info)
+                if info.bind in ON_ITS_WAY:
+                    self.late_moves.note(info)
             return  # the reservation stands: only its bind's outcome, or its group, can end it
         if target is BOUND or target in ENDED:
             if not (by_us := info.bind in ON_ITS_WAY):
@@ -357,11 +378,9 @@ class Membership:
             if info.group is not None and pod.status.conditions and note_doubt(info, info.group, before=old):
                 shared.touch(info.group)
         is_seen = bool(pod.spec.node_name) and not old.spec.node_name
-        if info.state is BOUND and shared.ends is not None:
-            is_new = not is_only_bound(old, pod) if is_seen else is_edited(old, pod)
-            if is_new:
-                shared.may_end_otherwise(info)
-            if is_new and info.group is not None:
+        if info.state is BOUND and shared.ends is not None and is_edited(old, pod):
+            shared.may_end_otherwise(info)
+            if info.group is not None:
                 self._group_specs.own_keys.edited(info.group, pod)
         if is_seen and info.state is BOUND:
             self._audit.pod_bound(info)

@@ -20,8 +20,7 @@ from gangsched.model.pod_group import (
     is_inferred,
 )
 
-# The queue that a bound pod counts in decides when others may start.
-_CHANGES_NOTHING = WRITTEN_KEYS - {STARTED_IN_KEY}
+_OF_A_BIND = WRITTEN_KEYS - {STARTED_IN_KEY}
 
 
 def is_newer(pod: Pod, known: Pod) -> bool:
@@ -84,12 +83,20 @@ def is_edited(old: Pod, pod: Pod) -> bool:
     return before.annotations != now.annotations or before.labels != now.labels
 
 
-def is_only_bound(old: Pod, pod: Pod) -> bool:
-    """Whether all that is new in its metadata is what a Binding writes, and no queue is among it."""
-    if old.metadata.labels != pod.metadata.labels:
+def shows_its_bind(old: Pod, pod: Pod) -> bool:
+    """Whether all that is new in this version is a node, and annotations that a Binding writes, without a
+    queue: in which one a pod counts decides when others may start."""
+    before, now = old.metadata, pod.metadata
+    if before.labels != now.labels or now.deletion_timestamp is not None:
         return False
-    before, now = old.metadata.annotations or {}, pod.metadata.annotations or {}
-    return before.items() <= now.items() and _CHANGES_NOTHING.issuperset(now.keys() - before.keys())
+    had, has = before.annotations or {}, now.annotations or {}
+    return (
+        had.items() <= has.items()
+        and _OF_A_BIND.issuperset(has.keys() - had.keys())
+        and old.status.phase == pod.status.phase
+        and old.spec.priority == pod.spec.priority
+        and old.spec.scheduling_group == pod.spec.scheduling_group
+    )
 
 
 def _device_keys(annotations: Mapping[str, str]) -> dict[str, str]:

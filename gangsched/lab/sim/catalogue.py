@@ -43,7 +43,12 @@ JUDGES: dict[str, str] = {
     "overtaking": "Nobody younger, and no more important, takes room that a waiting group could use.",
     "bypass-bound": "No complete gang is overtaken by more groups than its bound.",
     "no-endless-refusals": "No group is refused over and over within a moment.",
-    "core": "The core breaks none of its own invariants, recounted, and raises nothing.",
+    # The core's own recount (core.invariants), which a running process can do, too.
+    "core": "The core breaks none of its own invariants, and raises nothing.",
+    "counts": "What is counted on nodes, by priority and by template is the sum over pods.",
+    "groups": "Groups and their members know one another, and who is in line is in the queue.",
+    "reservations": "Reserved, nominated and claimed is room only for who waits as it says.",
+    "late-binds": "No pod that holds nothing has a Binding that may still land.",
     "logged": "No process logs what shows a fault of its own.",
     # Preemption and queues.
     "preemption-used": "At rest no group waits for room from which less important pods could be evicted.",
