@@ -123,10 +123,10 @@ def _members(name: str, kind: type[Any]) -> Iterator[str]:
 
 def _call(name: str, function: Any) -> str:
     """Its arguments as they are written, without the quotes that the interpreter puts around types."""
-    parts = []
+    parts: list[str] = []
     signature = inspect.signature(function)
     for one in signature.parameters.values():
-        star = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
+        star = "*" if one.kind is one.VAR_POSITIONAL else "**" if one.kind is one.VAR_KEYWORD else ""
         if one.kind is one.KEYWORD_ONLY and not any(part.startswith("*") for part in parts):
             parts.append("*")
         kind = "" if one.annotation is one.empty else f": {one.annotation}"
