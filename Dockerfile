@@ -1,4 +1,4 @@
-# docker build -t registry.example/gangsched:0.1.0 .
+# docker build -t registry.example/gangsched:0.2.0 .
 #
 # Everything is installed from locked requirements with their hashes; what comes on top of the base has no pip, no
 # compiler, no shell script of ours, and needs no place to write: run it with --read-only (and a tmpfs on /tmp).

@@ -19,6 +19,8 @@
 # make day         make the recorded day of tests/journal/day anew, after a change that is meant to decide otherwise
 # make wheels      build into dist/ gangsched, which a cluster installs, and gangsched-lab, which has the demo and
 #                  whatever else tries or measures it
+# make release     build into dist/ what a release consists of, from the last commit: both wheels, the sdist, the chart,
+#                  an SBOM and SHA256SUMS, the same bytes each time; the image where a container engine answers
 # make sbom        write build/sbom/: what an image holds, and what tests run with, as CycloneDX
 # make venv        only set up .venv
 # make clean       take away .venv and all that was built in here; not what is in the user's cache
@@ -51,7 +53,7 @@ DEMO_ARGS ?=
 # Images set it. Here each of the hundreds of processes that tests start would compile all that it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test demo lint storm long-storm controlplane venv lock protocol docs docs-reference chart wheels sbom versions conformance day clean help
+.PHONY: test demo lint storm long-storm controlplane venv lock protocol docs docs-reference chart wheels release sbom versions conformance day clean help
 
 # A find of the storms does not keep pytest from running, and fails the run when pytest has ended: its seed and the
 # command that shows it again are printed last. Where nothing is found, pytest's summary is the last line.
@@ -165,22 +167,11 @@ wheels: $(STAMP)
 		--no-deps --no-build-isolation --no-index --wheel-dir dist $$project || exit 1; done
 	@ls dist/*.whl
 
-# From the locks, offline but for the tool, which is needed for this alone. One document for each lock.
-SBOM := build/sbom
-SBOM_TOOL := cyclonedx-bom==7.5.0
-sbom: $(SBOM)/venv/.installed
-	@# The tool does not know a version that is read from the package.
-	@sed "s/^dynamic = .*/version = $$(sed -n 's/^__version__ = //p' gangsched/__init__.py)/" pyproject.toml > $(SBOM)/pyproject.toml
-	@for lock in requirements.runtime requirements; do \
-		$(SBOM)/venv/bin/python -W ignore -m cyclonedx_py requirements --pyproject $(SBOM)/pyproject.toml \
-			--output-reproducible --output-file $(SBOM)/$$lock.cdx.json $$lock.lock || exit 1; \
-		echo "$(SBOM)/$$lock.cdx.json"; done
+release: $(STAMP)
+	@$(BIN)/python -m tests.deploy.release
 
-$(SBOM)/venv/.installed: Makefile
-	@$(CHECK_PYTHON)
-	@$(PYTHON) -m venv $(SBOM)/venv
-	@$(SBOM)/venv/bin/python -m pip install --quiet --disable-pip-version-check $(SBOM_TOOL)
-	@touch $@
+sbom: $(STAMP)
+	@$(BIN)/python -m tests.deploy.sbom
 
 # grpcio-tools is needed for this alone; what it makes is committed, and needs the protobuf of the lock.
 PROTOCOLS := deviceplugin podresources pods pod

@@ -3,4 +3,4 @@
 Lives here: the version only. Each sub-package's docstring states what belongs there.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

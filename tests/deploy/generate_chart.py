@@ -2,13 +2,15 @@
 chart).
 
 Lives here: the objects of the base, of its overlays and of the agent's components, as kubectl renders them;
-the CRDs; the configuration's fields in the schema of the values. Not here: how values change them (the
-chart's own templates). A test fails where the chart is not what this writes.
+the CRDs; the configuration's fields in the schema of the values; gangsched's own version, wherever a file
+needs it. Not here: how values change them (the chart's own templates). A test fails where the chart is not
+what this writes.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from gangsched import __version__
 from gangsched.agent.settings import AgentDocument
 from gangsched.config.documents import KubeDocument, OurDocument
 from gangsched.errors import ConfigError
@@ -49,6 +52,13 @@ _SHAPES: dict[str, Any] = {
         },
     },
 }
+VERSIONED = (
+    *("deploy/chart/gangsched/Chart.yaml", "deploy/kustomization.yaml", "deploy/agent/kustomization.yaml"),
+    *("deploy/all/kustomization.yaml", "Dockerfile", "gangsched/lab/pyproject.toml"),
+    *("docs/getting-started.md", "docs/operating.md"),
+)
+"""Files that name gangsched's version."""
+_VERSION = re.compile(r"(gangsched(?::|==)|newTag: |^(?:appV|v)ersion(?:: | = \"))\d+\.\d+\.\d+", re.M)
 _MADE = "# Written by `make chart` from deploy/; do not edit.\n"
 
 
@@ -60,6 +70,11 @@ def kustomize(directory: Path) -> str:
 
 def objects(text: str) -> list[dict[str, Any]]:
     return [document for document in yaml.safe_load_all(text) if document]
+
+
+def with_version(text: str) -> str:
+    """The text of a file with this version, as `gangsched/__init__.py` has it."""
+    return _VERSION.sub(rf"\g<1>{__version__}", text)
 
 
 def files() -> dict[str, str]:
@@ -193,6 +208,11 @@ def stale() -> Iterator[str]:
 
 def main() -> int:
     """Writes them; takes away what deploy/ has no more."""
+    for path in VERSIONED:
+        there = DEPLOY.parent / path
+        if (now := with_version(there.read_text())) != there.read_text():
+            there.write_text(now)
+            print(path)
     try:
         made = files()
     except ConfigError as error:

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from gangsched import __version__
+from tests.deploy.generate_chart import VERSIONED, with_version
 
 REPO = Path(__file__).parents[2]
 LAB = "gangsched/lab/"
@@ -83,9 +84,12 @@ def test_it_runs_as_the_unprivileged_user_of_the_deployment() -> None:
     assert context["runAsUser"] >= 10_000
 
 
-def test_the_deployments_image_is_this_version() -> None:
-    base = yaml.safe_load((REPO / "deploy/kustomization.yaml").read_text())
-    assert base["images"] == [{"name": "gangsched", "newTag": __version__}]
+@pytest.mark.parametrize("path", VERSIONED)
+def test_what_names_the_version_names_this_one(path: str) -> None:
+    """`make chart` writes it, from gangsched/__init__.py, where it is changed."""
+    text = (REPO / path).read_text()
+    assert __version__ in text
+    assert with_version(text) == text
 
 
 def test_what_it_starts_is_a_command_of_the_package() -> None:
