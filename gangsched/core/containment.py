@@ -76,7 +76,7 @@ class Containment:
         self._unresolved: set[GroupKey] = set()
         self._skipped: dict[GroupKey, Group] = {}
         self.not_before_s = 0.0
-        self.look_again_s = NEVER_S
+        self.more_at_s = NEVER_S
 
     # -- steps -------------------------------------------------------------------------------------------
 
@@ -98,7 +98,7 @@ class Containment:
 
     def begin(self, now_s: float) -> None:
         self._refused.clear()
-        self.look_again_s = NEVER_S
+        self.more_at_s = NEVER_S
         self._faults.step(lambda: self._shared.set_time(now_s))
 
     def each(self, do: Callable[[], Any]) -> None:
@@ -116,11 +116,11 @@ class Containment:
             self._faults.step(lambda: self._shared.queue.rebuild(self._shared.groups.values()))
             self._faults.is_shaken = False
         if self._pods.is_asking:
-            self.look_again_s = self._pods.ask_about_binds()
+            self.more_at_s = self._pods.ask_about_binds()
         if self._skipped:
             self._shared.touched.update(self._skipped)
             self._skipped.clear()
-            self.look_again_s = min(self.look_again_s, self._shared.now_s + _PAUSE_S)
+            self.more_at_s = min(self.more_at_s, self._shared.now_s + _PAUSE_S)
 
     def by_deadline(self, do: Callable[[], Any]) -> None:
         if not self._faults.step(do):

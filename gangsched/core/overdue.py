@@ -63,7 +63,7 @@ class Overdue:
     def next_s(self) -> float | None:
         """The next deadline; None if there is none."""
         steps = self._steps
-        left_over_s = min(steps.look_again_s, self.parts.membership.pre_enqueue.asks_again_s())
+        left_over_s = min(steps.more_at_s, self.parts.membership.pre_enqueue.asks_again_s())
         soonest = max(min(self._shared.timers.next_s(), left_over_s), steps.not_before_s)
         return None if soonest == NEVER_S else soonest
 
@@ -174,7 +174,7 @@ DEADLINES: tuple[Deadline, ...] = (
         "failed devices",
         "the grace period of a failed device is over",
         "evicts the pod or its gang, as configured",
-        (_GROUPS, _CHANGES, _LINE, _DEADLINES, _EFFECTS),
+        (_CHANGES, _LINE, _DEADLINES, _EFFECTS),
         lambda on: on.parts.health.advance,
     ),
     Deadline(
@@ -188,28 +188,28 @@ DEADLINES: tuple[Deadline, ...] = (
         "lost members",
         "a gang that lost members has not recovered in `recoverWithinSeconds`",
         "evicts the rest",
-        (_GROUPS, _CHANGES, _LINE, _DEADLINES, _EFFECTS),
+        (_CHANGES, _LINE, _DEADLINES, _EFFECTS),
         lambda on: on.parts.reconciler.losses.advance,
     ),
     Deadline(
         "prepared units",
         "kubelet has not admitted, in `settleSeconds`, the pods that a prepared unit waits for",
         "gives the unit up",
-        (_GROUPS, _CHANGES, _LINE, _DEADLINES, _EFFECTS),
+        (_GROUPS, _CHANGES, _EFFECTS),
         lambda on: on.parts.binder.pre_bind.expire,
     ),
     Deadline(
         "held members",
         "kubelet has not admitted, in half of that, the members before them",
         "gives them up",
-        (_GROUPS, _CHANGES, _LINE, _DEADLINES, _EFFECTS),
+        (_GROUPS, _EFFECTS),
         lambda on: on.parts.binder.staggered.expire,
     ),
     Deadline(
         "walltimes",
         "half a minute ago a group's walltime was over, with `onOverrun: evict`",
         "evicts the group",
-        (_GROUPS, _CHANGES, _LINE, _DEADLINES, _EFFECTS),
+        (_CHANGES, _LINE, _DEADLINES, _EFFECTS),
         lambda on: on.parts.walltime_evictions.act,
         lambda on: on.parts.walltime_evictions.due(),
     ),

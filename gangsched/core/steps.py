@@ -35,11 +35,11 @@ class Steps(Protocol):
 
     The scheduler runs most steps itself, and reports here, from within its `except`, those that raised.
 
-    not_before_s: deadlines are not checked earlier. look_again_s: when there is more work to do.
+    not_before_s: deadlines are not checked earlier. more_at_s: when there is more work to do.
     """
 
     not_before_s: float
-    look_again_s: float
+    more_at_s: float
 
     def begin(self, now_s: float) -> None:
         """A turn begins."""
@@ -86,7 +86,7 @@ class PlainSteps:
     """Raises every exception unchanged: tests and simulation need to see them."""
 
     not_before_s = 0.0
-    look_again_s = NEVER_S
+    more_at_s = NEVER_S
 
     def __init__(self, shared: SharedState) -> None:
         self.begin = shared.set_time

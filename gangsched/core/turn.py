@@ -64,7 +64,7 @@ FIRST: tuple[Phase, ...] = (
         "PreEnqueue",
         "asks plugins again whether they let these pods into the queue",
         "pods that a change may have cured, or that plugins at the edge are to be asked about",
-        (_GROUPS, _CHANGES, _LINE, _DEADLINES, _EFFECTS),
+        (_GROUPS, _LINE, _DEADLINES, _EFFECTS),
         lambda on: on.membership.pre_enqueue.ask_again,
     ),
     Phase(
@@ -93,21 +93,21 @@ FIRST: tuple[Phase, ...] = (
         "prepared units",
         "sends their binds, or gives them up",
         "units with all PreBind answers that wait until kubelet cannot mix up their pods with others",
-        (_GROUPS, _CHANGES, _LINE, _DEADLINES, _EFFECTS),
+        (_GROUPS, _CHANGES, _DEADLINES, _EFFECTS),
         lambda on: on.binder.pre_bind.give_turns,
     ),
     Phase(
         "held members",
         "sends their binds, or gives them up",
         "members that wait until kubelet cannot mix them up with others",
-        (_GROUPS, _CHANGES, _LINE, _DEADLINES, _EFFECTS),
+        (_GROUPS, _DEADLINES, _EFFECTS),
         lambda on: on.binder.staggered.give_turns,
     ),
     Phase(
         "labels",
         "tells pods apart that were alike",
         "waiting pods with a label that a selector has begun to look at",
-        (_CHANGES,),
+        (),
         lambda on: partial(_tell_apart, on.shared),
     ),
 )
@@ -155,7 +155,7 @@ LAST: tuple[Phase, ...] = (
         "claims",
         "drops those whose groups have changed, and has those checked whose nodes have",
         "claims, the nodes that have changed",
-        (_CHANGES, _LINE, _DEADLINES, _EFFECTS),
+        (_CHANGES, _DEADLINES, _EFFECTS),
         lambda on: on.attempts.claiming.maintain,
     ),
     Phase(
