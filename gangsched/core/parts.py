@@ -16,7 +16,7 @@ from gangsched.core.groups.attempts import Attempts
 from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.membership import Membership
 from gangsched.core.groups.owners import Owners
-from gangsched.core.groups.reconciler import GroupReconciler
+from gangsched.core.groups.reconciler import Reconciler
 from gangsched.core.groups.reservations import Reservations
 from gangsched.core.groups.walltime_evictions import WalltimeEvictions
 from gangsched.core.state.reporter import Reporter
@@ -40,7 +40,7 @@ class SchedulerParts(Protocol):
     attempts: Attempts
     walltime_evictions: WalltimeEvictions
     reservations: Reservations
-    reconciler: GroupReconciler
+    reconciler: Reconciler
 
     def apply(self, take: Take, run: Iterable[ev.Event]) -> None:
         """Passes events of one kind to `take`."""

@@ -33,7 +33,7 @@ from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.membership import Membership
 from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.permits import Permits
-from gangsched.core.groups.reconciler import GroupReconciler
+from gangsched.core.groups.reconciler import Reconciler
 from gangsched.core.groups.reservations import Reservations
 from gangsched.core.groups.ties import Ties
 from gangsched.core.groups.walltime_evictions import WalltimeEvictions
@@ -105,7 +105,7 @@ class Scheduler:
         )
         self.walltime_evictions = WalltimeEvictions(self.shared, self.reporter, self.binder, self.attempts)
         self.reservations = Reservations(self.shared, self.attempts, self.binder)
-        self.reconciler = GroupReconciler(
+        self.reconciler = Reconciler(
             self.shared, self.reporter, self.owners, self.binder, self.attempts, self.membership.leaving
         )
         self.watches = watched(profiles.values(), settings)

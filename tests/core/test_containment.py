@@ -29,7 +29,7 @@ from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.membership import Membership
 from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.permits import Permits
-from gangsched.core.groups.reconciler import GroupReconciler
+from gangsched.core.groups.reconciler import Reconciler
 from gangsched.core.groups.walltime_evictions import WalltimeEvictions
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.steps import Defect
@@ -329,7 +329,7 @@ def test_a_group_that_our_code_fails_on_keeps_the_room_of_a_bind_that_is_given_u
     c, (bind,) = guarded.cluster, guarded.cluster.held_binds
     c.node(replace(c.nodes["n0"], spec=replace(c.nodes["n0"].spec, unschedulable=True)))
     with monkeypatch.context() as broken:
-        broken.setattr(GroupReconciler, "reconcile", fails)
+        broken.setattr(Reconciler, "reconcile", fails)
         c.tell(ev.BindUnknown(bind.uid, bind.attempt, "timed out")).read("bad").wait(1.0)
     nobody_gets_its_room_before_it_is_bumped(guarded, landed=landed)
 
@@ -436,7 +436,7 @@ def test_a_pod_group_that_our_code_fails_on_is_a_problem_of_its_pods(
 
 GROUP_FAULTS: list[tuple[Any, str, Callable[..., bool]]] = [
     (GroupSpecs, "resolve", lambda self, group: "bad" in group.key.name),
-    (GroupReconciler, "reconcile", lambda self, group: "bad" in group.key.name),
+    (Reconciler, "reconcile", lambda self, group: "bad" in group.key.name),
     (Attempts, "run", lambda self, group: "bad" in group.key.name),
     (Attempts, "_permit", lambda self, unit: "bad" in unit[0].key.name),
     (Attempts, "_reserve", lambda self, unit, plan: "bad" in unit[0].key.name),
@@ -484,7 +484,7 @@ def held_by_plugins() -> tuple[Guarded, list[str]]:
 
 def the_group_fails(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(GroupReconciler, "reconcile", fails)
+        broken.setattr(Reconciler, "reconcile", fails)
         guarded.cluster.leave("g-1")
     assert guarded.defects
 
@@ -548,7 +548,7 @@ def test_a_gang_that_our_code_fails_on_before_it_is_found_bound_in_part_is_given
     c.answer = lambda bind: "ok" if bind.name == "bad-0" else "hold"
     c.submit(gang("bad", pods=2, gpus=6)).run()
     with monkeypatch.context() as broken:
-        broken.setattr(GroupReconciler, "reconcile", fails)
+        broken.setattr(Reconciler, "reconcile", fails)
         c.answer = lambda bind: "ok"
         c.restart().run().wait(c.settings.settle_s / 2 + 5.0)
     assert guarded.defects

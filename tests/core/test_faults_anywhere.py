@@ -42,7 +42,7 @@ from gangsched.core.groups.nomination import Nominations
 from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.permits import Permits
 from gangsched.core.groups.pod_similarity import SimilarPods
-from gangsched.core.groups.reconciler import GroupReconciler
+from gangsched.core.groups.reconciler import Reconciler
 from gangsched.core.groups.reservations import Reservations
 from gangsched.core.groups.units import Units
 from gangsched.core.invariants import find_broken
@@ -74,7 +74,7 @@ ROOMS: tuple[type, ...] = (
         Cache,
         DeviceHealth,
         DeviceLedger,
-        GroupReconciler,
+        Reconciler,
         Group,
         ImageTable,
     ),

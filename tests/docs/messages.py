@@ -66,9 +66,14 @@ ROOMS = (
     ),
 )
 # What these say is for developers (a broken invariant, which raises), or for a person at a command.
-# The causes of a story are a table of docs/architecture.md.
+# Tables of states, of a turn's phases and of deadlines are printed in docs/architecture.md.
 _OURS = (
     "core/state/transitions.py",
+    "core/state/bind_table.py",
+    "core/state/start_table.py",
+    "core/state/table.py",
+    "core/types/states.py",
+    "core/dirty.py",
     "core/invariants.py",
     # The answers of `gangsched explain`, which tell what to do themselves.
     "core/explain.py",
@@ -85,7 +90,7 @@ _OURS = (
     "model/owners/known_fields.py",
     "model/evenness.py",
 )
-_OUR_FUNCTIONS = ("__repr__", "recount", "_search")
+_OUR_FUNCTIONS = ("__repr__", "recount", "_search", "drawn")
 _OUR_ERRORS = ("InvariantError", "AssertionError", "AttributeError", "TypeError", "NotImplementedError")
 _REASON = re.compile(r"(?:[A-Z][a-z]+){2,}")
 _TELLS = {"event", "pod_event", "node_problem", "rejected", "devices", "_tell", "RecordEvent", "_event"}
@@ -178,7 +183,13 @@ def _texts(node: ast.AST, docstrings: set[int]) -> Iterator[tuple[int, str]]:
         return
     if isinstance(node, ast.Assert) or (isinstance(node, ast.FunctionDef) and node.name in _OUR_FUNCTIONS):
         return
-    if isinstance(node, ast.Call) and _called(node) in ("compile", "TypeVar", "InvariantError"):
+    if isinstance(node, ast.Call) and _called(node) in (
+        "compile",
+        "TypeVar",
+        "InvariantError",
+        "Phase",
+        "Deadline",
+    ):
         return
     if isinstance(node, ast.keyword) and node.arg == "without_effect":
         return  # reasons why fields decide nothing, for developers

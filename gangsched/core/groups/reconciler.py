@@ -1,4 +1,4 @@
-"""GroupReconciler: examines a group whose members or numbers changed, and sets its state accordingly.
+"""Reconciler: examines a group whose members or numbers changed, and sets its state accordingly.
 
 The table of states, with every cause and why no two gangs ever wait for each other, is
 core.state.transitions. A group found half bound, at start-up or after outside changes, is completed or
@@ -30,7 +30,7 @@ GATHER_REPORT_S = 5.0
 _TRIED_ANYWAY = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF)
 
 
-class GroupReconciler:
+class Reconciler:
     """Examines a group whose members or numbers changed and moves it along the table."""
 
     def __init__(
