@@ -87,7 +87,7 @@ def shows_its_bind(old: Pod, pod: Pod) -> bool:
     """Whether all that is new in this version is a node, and annotations that a Binding writes, without a
     queue: in which one a pod counts decides when others may start."""
     before, now = old.metadata, pod.metadata
-    if before.labels != now.labels or now.deletion_timestamp is not None:
+    if before.labels != now.labels or now.deletion_timestamp is not None or pod.is_terminal:
         return False
     had, has = before.annotations or {}, now.annotations or {}
     return (
