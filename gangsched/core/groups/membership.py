@@ -279,15 +279,15 @@ class Membership:
         if group is None:
             # It was another scheduler's when first seen; schedulerName is immutable, so this is a new pod.
             return self.join_again(pod)
-        if info.state is BOUND and not info.pod.spec.node_name:
-            if not pod.spec.node_name:
-                # This version predates the bind, whose answer overtook the watch: it releases nothing.
-                if is_edited(info.pod, pod):
-                    self.late_moves.note(info)
-                self._shared.cache.renew(info, pod)
-                return
-            if info.uid not in self.late_moves.uids and shows_its_bind(info.pod, pod):
-                return self._bind_seen(info, pod)
+        if info.state is BOUND and not pod.spec.node_name:
+            # This version predates the bind, whose answer overtook the watch: it releases nothing.
+            if is_edited(info.pod, pod):
+                self.late_moves.note(info)
+            self._shared.cache.renew(info, pod)
+            return
+        is_seen = info.state is BOUND and not info.pod.spec.node_name
+        if is_seen and info.uid not in self.late_moves.uids and shows_its_bind(info.pod, pod):
+            return self._bind_seen(info, pod)
         if identity_of(pod) != info.identity:
             if info.bind not in ON_ITS_WAY:
                 return self.join_again(pod)
