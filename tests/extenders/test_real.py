@@ -68,8 +68,8 @@ class Pair:
     def decide(self, pod: Json, scheduler: str) -> tuple[str, list[tuple[str, Json]]]:
         """Where it goes, or why nowhere; and what the extender was asked."""
         before = len(self.server.asked)
-        self.plane.request("POST", PODS, scheduled_by(pod, scheduler))
-        name = pod["metadata"]["name"]
+        name = f"{pod['metadata']['name']}-{scheduler}"  # a late answer about one pod cannot meet the other
+        self.plane.request("POST", PODS, scheduled_by(pod, scheduler) | {"metadata": {"name": name}})
         said = self.until(lambda: self._outcome(name), f"{scheduler} decides about {name}")
         asked = [
             (path.rpartition("/")[2], comparable(arguments))
@@ -94,10 +94,10 @@ class Pair:
 
 
 def comparable(arguments: Json) -> Json:
-    """Without what differs between two creations of one pod, and the order of nodes, which turns there."""
+    """Without what differs between the two pods of a case, and the order of nodes, which turns there."""
     pod = arguments["Pod"]
-    metadata = {k: v for k, v in pod["metadata"].items() if k not in ("uid", "resourceVersion")}
-    metadata.pop("creationTimestamp")
+    differ = ("name", "uid", "resourceVersion", "creationTimestamp")
+    metadata = {k: v for k, v in pod["metadata"].items() if k not in differ}
     spec = {k: v for k, v in pod["spec"].items() if k != "schedulerName"}
     nodes = arguments["Nodes"]
     if nodes is not None:
