@@ -104,7 +104,7 @@ class ClusterObjects:
         cache = self._shared.cache
         if event.kind == NAMESPACES:
             self._scheduler.membership.regroup(self._scheduler.owners.put_namespace(event.object.metadata))
-        before = cache.objects.of(event.kind).get(
+        before = cache.objects.objects(event.kind).get(
             (event.object.metadata.namespace, event.object.metadata.name)
         )
         if cache.objects.put(event.kind, event.object):
@@ -118,7 +118,7 @@ class ClusterObjects:
 
     def _remove_object(self, event: ev.ObjectGone) -> None:
         cache = self._shared.cache
-        before = cache.objects.of(event.kind).get((event.namespace, event.name))
+        before = cache.objects.objects(event.kind).get((event.namespace, event.name))
         if cache.objects.remove(event.kind, event.namespace, event.name, event.uid):
             self._evict_soon(before, None)
             cache.index.selected.unname((event.kind, event.namespace, event.name))

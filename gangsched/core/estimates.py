@@ -201,7 +201,7 @@ def _waiting(shared: SharedState) -> Generator[None, None, list[_Waiting]]:
             and group.is_complete
             and not group.problem
             and not group.start_together
-            and (claims is None or claims.of(group) is None)
+            and (claims is None or claims.claim(group) is None)
         ]
         groups = heapq.nsmallest(_MAX_GROUPS, groups)
     view, found = shared.cache.view, []
@@ -219,7 +219,7 @@ def _waiting(shared: SharedState) -> Generator[None, None, list[_Waiting]]:
             if (n := n_needed - len(members) + len(infos)) > 0 and not template.missing
         ]
         if needs and shared.walltimes is not None:
-            found.append(_Waiting(group, needs, shared.walltimes.of(group).seconds))
+            found.append(_Waiting(group, needs, shared.walltimes.walltime(group).seconds))
     return found
 
 

@@ -135,7 +135,7 @@ def explain(
 def without_effect(scheduler: Scheduler, group: Group) -> Iterator[str]:
     """Cures for what its users wrote that is ignored or unreadable, but does not keep it from starting."""
     walltimes = scheduler.shared.walltimes or Walltimes(QueueingSettings())
-    for problem in walltimes.of(group).problems[:1]:
+    for problem in walltimes.walltime(group).problems[:1]:
         yield f"Correct its walltime, which counts as not stated: {problem}."
     for told in scheduler.group_specs.ignored_of(group):
         if told.partition(": ")[2] in group.problem:  # the answer has it
@@ -238,7 +238,7 @@ def _gathering(scheduler: Scheduler, group: Group) -> Found:
             found = ended(group)
             answer = f"{found.answer} It waits for others in their place: {answer}"
             return Found(answer, found.cures)
-        refused = scheduler.reconciler.refusals.of(group)
+        refused = scheduler.reconciler.refusals.sentence(group)
         answer += f" {refused}." if refused else ""
         owing, never = owed(scheduler, group)
         if never:

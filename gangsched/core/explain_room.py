@@ -149,7 +149,7 @@ def _retired(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:
 def _in_its_way(scheduler: Scheduler, group: Group) -> str:
     """Describes the nodes of its claim, and the pods that must end there first."""
     claims = scheduler.shared.queue.claims
-    claim = claims.of(group) if claims is not None else None
+    claim = claims.claim(group) if claims is not None else None
     if claim is None:
         return ""
     nodes = ", ".join(claim.nodes[:_MAX_NAMED]) + (", …" if len(claim.nodes) > _MAX_NAMED else "")

@@ -97,7 +97,7 @@ class Scheduler:
         self.permits = Permits(self.shared)
         self.ties = Ties(self.shared, pick)
         self.attempts = Attempts(self.shared, self.reporter, self.binder, self.permits, self.ties)
-        self.attempts.forecasts.owner_of = self.owners.of_group
+        self.attempts.forecasts.owner_of = self.owners.owner
         self.attempts.told_former = self.owners.told_former
         self.health = DeviceHealth(self.shared, self.reporter, self.binder, self.attempts.give_back)
         self.membership = Membership(

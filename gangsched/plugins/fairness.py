@@ -75,7 +75,7 @@ class Fairness:
         if book is None:
             return SUCCESS
         for info in members:
-            if problem := book.tree.of(info.pod).problem:
+            if problem := book.tree.choice(info.pod).problem:
                 return Status(Code.UNRESOLVABLE, problem, self.name)
         asked = book.asked(info for info in members if priority_of(info) < SYSTEM_PRIORITY)
         if not asked:
@@ -116,7 +116,7 @@ class Fairness:
             return None
         asked: dict[str, list[PodInfo]] = {}
         for info in members:
-            queue = book.tree.of(info.pod).queue
+            queue = book.tree.choice(info.pod).queue
             if queue in book.tree.paths:
                 asked.setdefault(queue, []).append(info)
         return QueueRights(view, book, {queue: requests_of(infos) for queue, infos in asked.items()})
@@ -129,7 +129,7 @@ class Fairness:
         if book is None or not (change.what & _FREES or change.kind == ADMISSIONS):
             return book is None
         if change.pod is not None:
-            freed = book.tree.paths.get(book.tree.of(change.pod).queue, ())
+            freed = book.tree.paths.get(book.tree.choice(change.pod).queue, ())
             above = {name for info in members for name in book.tree.paths.get(_queue_of(info, view), ())}
             if above.isdisjoint(freed):
                 return False
@@ -174,4 +174,4 @@ def _over(over: OverLimit) -> Status:
 
 def _queue_of(info: PodInfo, view: QueueView) -> str:
     book = view.queues
-    return "" if book is None else book.tree.of(info.pod).queue
+    return "" if book is None else book.tree.choice(info.pod).queue

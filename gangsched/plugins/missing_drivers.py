@@ -26,7 +26,7 @@ class MissingDrivers:
         self._made_of: tuple[int, int, int] = (-1, -1, -1)
         self._rows: dict[str, BoolArray] = {}
 
-    def of(self, template: PodTemplate, view: ClusterView) -> list[str]:
+    def missing(self, template: PodTemplate, view: ClusterView) -> list[str]:
         """Returns the template's drivers that ask for it, by name."""
         drivers = {driver for driver, _ in counted(volumes_of(template, view), True)}
         drivers |= {driver for one in template.spec.volumes or () if (driver := one.inline_driver)}

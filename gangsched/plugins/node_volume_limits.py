@@ -83,14 +83,14 @@ class NodeVolumeLimits:
         """
         if not any(may_count(volume) for volume in template.volumes) and not _inline(template):
             return SKIP
-        if self._missing.of(template, view):
+        if self._missing.missing(template, view):
             return SUCCESS
         self._attached.follow(view)
         return SUCCESS if self._attached.limits_any(volumes_of(template, view)) else SKIP
 
     def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
         within = self._within_limits(template, view)
-        drivers = self._missing.of(template, view)
+        drivers = self._missing.missing(template, view)
         return within & self._missing.admits(drivers, view) if drivers else within
 
     def _within_limits(self, template: PodTemplate, view: ClusterView) -> BoolArray:
@@ -104,7 +104,7 @@ class NodeVolumeLimits:
     ) -> Sequence[tuple[str, BoolArray]]:
         lacking = [
             (f"{driver} CSI driver is not installed on the node", ~self._missing.rows_with(driver, view))
-            for driver in self._missing.of(template, view)
+            for driver in self._missing.missing(template, view)
         ]
         return (*lacking, (REASON, ~self._within_limits(template, view)))
 

@@ -61,7 +61,7 @@ class Provisioning:
         self._rooms: dict[str, list[_Room]] | None = None
         self._known: dict[tuple[str, int], Provision] = {}
 
-    def of(self, claim: PersistentVolumeClaim, view: ClusterView) -> Provision:
+    def provision(self, claim: PersistentVolumeClaim, view: ClusterView) -> Provision:
         """Returns where a new volume for the claim could be made."""
         self._follow(view)
         key = (class_name(claim), request_of(claim))

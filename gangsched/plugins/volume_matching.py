@@ -181,7 +181,7 @@ class Matching:
         """Returns where a new volume for it could be provisioned, cached."""
         known = self._provisions.get(id(claim))
         if known is None:
-            known = self._provisions[id(claim)] = self._provisioning.of(claim, self._view)
+            known = self._provisions[id(claim)] = self._provisioning.provision(claim, self._view)
         return known
 
 

@@ -167,7 +167,7 @@ class _Strangers:
         self._all = self._share(ADDRESSES_WORTH)
         self._by_address: OrderedDict[str, _Share] = OrderedDict()
 
-    def of(self, address: str) -> tuple[_Share, _Share]:
+    def shares(self, address: str) -> tuple[_Share, _Share]:
         """Returns the two shares that a client at this address uses."""
         network = _network(address)
         own = self._by_address.setdefault(network, self._share(1))
@@ -300,7 +300,7 @@ class Access:
         Unknown clients have their own turns: if the API server needs long for each token, because it asks
         another service, known clients would wait behind them.
         """
-        shares = (self._share_of_known,) if self._known.get(key) else self._strangers.of(address)
+        shares = (self._share_of_known,) if self._known.get(key) else self._strangers.shares(address)
         if not all(share.bucket.take() for share in shares):
             raise Refused(429, "too many requests from unknown users; try again in a few seconds")
         async with AsyncExitStack() as turns:

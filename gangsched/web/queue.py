@@ -163,14 +163,14 @@ def _row(shared: SharedState, position: int, group: Group, now_s: float, wall_s:
 def _queueing(shared: SharedState, group: Group, now_s: float) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if shared.walltimes is not None:
-        walltime = shared.walltimes.of(group)
+        walltime = shared.walltimes.walltime(group)
         found["walltime_s"] = walltime.seconds if math.isfinite(walltime.seconds) else None
         found["walltime_source"], found["walltime_field"] = walltime.source, clean(walltime.field)
-    if shared.queue.bypasses is not None and (passed := shared.queue.bypasses.of(group)) is not None:
+    if shared.queue.bypasses is not None and (passed := shared.queue.bypasses.count(group)) is not None:
         found["passes"], found["passes_bound"] = passed.n, passed.bound
         found["claimed_s"] = None if passed.claimed_s is None else round(now_s - passed.claimed_s, 3)
     claims = shared.queue.claims
-    if claims is not None and (claim := claims.of(group)) is not None:
+    if claims is not None and (claim := claims.claim(group)) is not None:
         found["starts_in_s"] = round(claim.start_s - now_s, 3)
         found["is_promised"], found["claimed_nodes"] = claim.is_promise, len(claim.nodes)
     return found

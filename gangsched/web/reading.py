@@ -125,7 +125,7 @@ class Totals(msgspec.Struct):
 
     def add_walltime(self, group: Group, walltimes: Walltimes) -> None:
         if group.n_existing > group.counts[MemberState.DONE]:
-            source = walltimes.of(group).source
+            source = walltimes.walltime(group).source
             self.walltimes[source] = self.walltimes.get(source, 0) + 1
 
     def add(self, group: Group) -> None:

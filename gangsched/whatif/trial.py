@@ -88,7 +88,7 @@ class Trial:
         """Submits the job."""
         self.evicted.clear()  # pods evicted for other waiting groups
         self._pods |= {pod.metadata.uid: pod for pod in pods}
-        events, self.assumed = applied(others, self.core.shared.cache.objects.of)
+        events, self.assumed = applied(others, self.core.shared.cache.objects.objects)
         self._tell([*events, *(ev.PodAdded(pod) for pod in pods)])
 
     # -- the result ------------------------------------------------------------------------------------

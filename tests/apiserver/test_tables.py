@@ -43,7 +43,7 @@ def rows(printer: Printer, *objects: dict[str, Any], **rest: Any) -> list[dict[s
 
 def cells(registry: Registry, resource: str, obj: dict[str, Any]) -> list[Any]:
     of = registry.resource(resource)
-    [row] = rows(Tables(registry).of(of, of.version), obj)
+    [row] = rows(Tables(registry).printer(of, of.version), obj)
     shown: list[Any] = row["cells"]
     return shown
 
@@ -227,7 +227,7 @@ def test_flow_schemas_are_in_the_order_of_their_precedence(registry: Registry) -
         {"metadata": {"name": name}, "spec": {"matchingPrecedence": precedence}}
         for name, precedence in (("a", 900), ("b", 100))
     ]
-    assert [row["cells"][0] for row in rows(Tables(registry).of(of, of.version), *flows)] == ["b", "a"]
+    assert [row["cells"][0] for row in rows(Tables(registry).printer(of, of.version), *flows)] == ["b", "a"]
 
 
 OBJECT = {
@@ -282,7 +282,7 @@ def test_columns_of_a_definition(type_: str, path: str, expected: Any) -> None:
 def test_a_definition_s_columns_follow_its_changes(registry: Registry) -> None:
     resource = Resource("example.com", ("v1",), "widgets", "widget", "Widget", True, custom=True)
     tables = Tables(registry)
-    assert [column.name for column in tables.of(resource, "v1").columns] == ["Name", "Age"]
+    assert [column.name for column in tables.printer(resource, "v1").columns] == ["Name", "Age"]
 
     def version(column: str) -> dict[str, Any]:
         columns = [{"name": column, "type": "string", "jsonPath": ".spec.x"}]
@@ -291,15 +291,15 @@ def test_a_definition_s_columns_follow_its_changes(registry: Registry) -> None:
     definitions = registry.resource("customresourcedefinitions.apiextensions.k8s.io")
     sent = {"metadata": {"name": "widgets.example.com"}, **version("First")}
     registry.create(definitions, sent)
-    assert [column.name for column in tables.of(resource, "v1").columns] == ["Name", "First"]
-    assert tables.of(resource, "v1") is tables.of(resource, "v1")
+    assert [column.name for column in tables.printer(resource, "v1").columns] == ["Name", "First"]
+    assert tables.printer(resource, "v1") is tables.printer(resource, "v1")
     registry.modify(definitions, "", "widgets.example.com", lambda obj: obj.update(version("Second")))
-    assert [column.name for column in tables.of(resource, "v1").columns] == ["Name", "Second"]
+    assert [column.name for column in tables.printer(resource, "v1").columns] == ["Name", "Second"]
 
 
 def test_what_a_table_says_around_its_rows(registry: Registry) -> None:
     of = registry.resource("namespaces")
-    printer = Tables(registry).of(of, "v1")
+    printer = Tables(registry).printer(of, "v1")
     made = json.loads(
         printer.table([], {"resourceVersion": "7"}, NOW, show=lambda shown: shown.raw, version="v1beta1")
     )
@@ -314,7 +314,7 @@ def test_what_a_table_says_around_its_rows(registry: Registry) -> None:
 
 
 def test_how_much_of_an_object_a_row_carries(registry: Registry) -> None:
-    printer = Tables(registry).of(registry.resource("namespaces"), "v1")
+    printer = Tables(registry).printer(registry.resource("namespaces"), "v1")
     obj = {"metadata": {"name": "a"}, "status": {"phase": "Active"}}
     assert rows(printer, obj, include="Object")[0]["object"] == obj
     assert rows(printer, obj, include="None")[0]["object"] is None

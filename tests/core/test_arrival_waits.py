@@ -37,7 +37,7 @@ def is_passed(c: Cluster) -> bool:
     c.submit(lone("asks", 4, "5000h")).run()
     found = bool(c.pod("asks").spec.node_name)
     c.delete("asks").run()
-    assert (claims(c).of(c.group("long")) is None) == found
+    assert (claims(c).claim(c.group("long")) is None) == found
     return found
 
 

@@ -29,7 +29,7 @@ def bypasses(c: Cluster) -> Bypasses:
 
 def passed(c: Cluster, name: str) -> Passed | None:
     [group] = [one for one in c.scheduler.shared.groups.values() if one.key.name == name]
-    return bypasses(c).of(group)
+    return bypasses(c).count(group)
 
 
 def count(c: Cluster, name: str) -> int:

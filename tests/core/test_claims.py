@@ -47,7 +47,7 @@ def claims(c: Cluster) -> Claims:
 
 
 def claim(c: Cluster, name: str) -> StartClaim:
-    found = claims(c).of(c.group(name))
+    found = claims(c).claim(c.group(name))
     assert found is not None
     return found
 
@@ -95,7 +95,7 @@ def test_the_first_in_line_is_promised_a_start_before_anybody_passes_it() -> Non
     assert not c.pod("passes").spec.node_name
     assert claim(c, "large").start_s == 601.0
     assert claim(c, "large").is_promise
-    assert claims(c).of(c.group("next")) is None, "only the first has one"
+    assert claims(c).claim(c.group("next")) is None, "only the first has one"
     c.submit(lone("fills", 8, "500s")).run()
     assert c.pod("fills").spec.node_name
 
@@ -120,7 +120,7 @@ def test_where_the_shortest_goes_first_a_long_one_is_passed_by_those_that_came_l
         c.submit(lone(f"short-{k}", 8, "1h")).run()
         if k < 2:
             c.delete(f"short-{k}").run()
-    assert claims(c).of(c.group("long")) is not None
+    assert claims(c).claim(c.group("long")) is not None
     assert not c.pod("short-2").spec.node_name
 
 
@@ -570,7 +570,7 @@ def passed_large(c: Cluster) -> Passed:
     """How often that gang was passed."""
     bypasses = c.scheduler.shared.queue.bypasses
     assert bypasses is not None
-    passed = bypasses.of(c.group("large"))
+    passed = bypasses.count(c.group("large"))
     assert passed is not None
     return passed
 

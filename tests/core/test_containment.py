@@ -119,7 +119,7 @@ def bound(pod: Pod, node: str) -> Pod:
 OURS, ANYBODY = ("gangsched",), ("gangsched", STRANGER)
 # Where the fault is, for whom, whose pods get there, and whether only with a node.
 POD_FAULTS: list[tuple[Any, str, Callable[..., bool], tuple[str, ...], bool]] = [
-    (TemplateTable, "of", lambda self, pod: is_bad(pod) and bool(pod.metadata.labels), ANYBODY, False),
+    (TemplateTable, "template", lambda self, pod: is_bad(pod) and bool(pod.metadata.labels), ANYBODY, False),
     (TemplateTable, "is_of_all_alike", lambda self, pod: is_bad(pod), OURS, False),
     (Membership, "_state_of", lambda self, info, pod: is_bad(pod), OURS, False),
     (Membership, "_enter_group", lambda self, info, pod, like: is_bad(pod), OURS, False),

@@ -189,7 +189,7 @@ def test_when_a_job_began_changes_no_gang() -> None:
     c.tell(ev.OwnerPut(made.owner(job))).submit(made.decoded(made.job_pods("a", 1))).run()
     began = made.owner({**job, "status": {"startTime": "2026-01-01T00:00:01Z"}})
     assert not c.scheduler.owners.put(ev.OwnerPut(began))
-    found = c.scheduler.owners.of_group(c.group("a").key)
+    found = c.scheduler.owners.owner(c.group("a").key)
     assert found == began
 
 

@@ -290,8 +290,8 @@ def test_an_object_that_says_nothing_new_changes_nothing() -> None:
     assert store.revision("locks.example.com") == 1
     service = {"metadata": named("web", "default"), "spec": {"selector": {"app": "web"}}}
     assert store.put("services", msgspec.convert(service, Service))
-    assert list(store.of("services")) == [("default", "web")]
-    assert not store.of("nothing")
+    assert list(store.objects("services")) == [("default", "web")]
+    assert not store.objects("nothing")
 
 
 def test_counting_is_asleep_until_somebody_asks() -> None:

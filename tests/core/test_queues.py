@@ -232,7 +232,7 @@ def test_of_a_long_name_of_a_queue_only_the_begin_is_kept_and_shown() -> None:
     c = queued("queues: [{name: a, namespaces: [a]}]")
     wanted = {QUEUE_KEY: "x" * 200_000}
     tree = book(c).tree
-    chosen = tree.of(make_pod("p", namespace="a", annotations=wanted))
+    chosen = tree.choice(make_pod("p", namespace="a", annotations=wanted))
     assert chosen.queue == "a"
     assert (
         chosen.problem
@@ -365,9 +365,9 @@ def test_a_pod_picks_among_the_queues_that_list_its_namespace(
     )
     annotations = {"gangsched.io/queue": wanted} if wanted else {}
     pod = make_pod("p", namespace=namespace, annotations=annotations)
-    assert book(c).tree.of(pod) == (queue, problem)
+    assert book(c).tree.choice(pod) == (queue, problem)
     labels = {"gangsched.io/queue": wanted} if wanted else {}
-    assert book(c).tree.of(make_pod("p", namespace=namespace, labels=labels)) == (queue, problem)
+    assert book(c).tree.choice(make_pod("p", namespace=namespace, labels=labels)) == (queue, problem)
 
 
 def test_other_systems_labels_count_only_where_they_are_read() -> None:
@@ -379,9 +379,9 @@ def test_other_systems_labels_count_only_where_they_are_read() -> None:
     ]
     for labels in others:
         pod = make_pod("p", namespace="x", labels=labels)
-        assert book(queued(text)).tree.of(pod).queue == "one"
+        assert book(queued(text)).tree.choice(pod).queue == "one"
         read = queued("fairness: {otherQueues: read}\n" + text)
-        assert book(read).tree.of(pod).queue == "two"
+        assert book(read).tree.choice(pod).queue == "two"
 
 
 def test_a_pod_that_names_a_foreign_queue_waits_until_it_is_edited() -> None:
@@ -426,11 +426,11 @@ def test_a_waiting_gang_that_names_another_queue_has_the_bound_of_that_queue() -
     [large] = [one for one in c.scheduler.shared.groups.values() if one.key.name.endswith("large")]
     counted = c.scheduler.shared.queue.bypasses
     assert counted is not None
-    found = counted.of(large)
+    found = counted.count(large)
     assert found is not None
     assert found.bound == 7
     relabelled(c, "large", "two").run().submit(pods("x", "passes")).run()
-    found = counted.of(large)
+    found = counted.count(large)
     assert found is not None
     assert found.bound == 3
 
@@ -449,7 +449,7 @@ def test_a_gang_that_comes_to_a_queue_without_a_bound_has_one_by_how_many_run_th
     counted = c.scheduler.shared.queue.bypasses
     assert counted is not None
     relabelled(c, "large", "two").run().submit(pods("x", "passes")).run()
-    found = counted.of(c.group("large"))
+    found = counted.count(c.group("large"))
     assert found is not None
     assert found.bound == 8 * 12
 

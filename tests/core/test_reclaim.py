@@ -476,7 +476,7 @@ class Watched(Cluster):
 
 
 def _leaf(c: Cluster, namespace: str) -> str:
-    return book(c).tree.of(make_pod("x", namespace=namespace)).queue
+    return book(c).tree.choice(make_pod("x", namespace=namespace)).queue
 
 
 def _gpus(pod: Pod) -> int:

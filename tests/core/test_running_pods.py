@@ -26,7 +26,7 @@ def asked(c: Cluster, names: list[str]) -> list[tuple[int, float, tuple[int, ...
     assert shared.ends is not None
     found = []
     for info in there(c):
-        end_s = shared.ends.of(info, shared.now_s, shared.wall_ahead_s).at_s
+        end_s = shared.ends.end(info, shared.now_s, shared.wall_ahead_s).at_s
         found.append((info.row, end_s, tuple(info.template.requests.get(name, 0) for name in names)))
     return sorted(found)
 

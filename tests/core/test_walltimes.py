@@ -40,7 +40,7 @@ def of(c: Cluster, name: str) -> Walltime:
     known = c.scheduler.shared.walltimes
     assert known is not None
     [group] = [one for one in c.scheduler.shared.groups.values() if one.key.name == name]
-    return known.of(group)
+    return known.walltime(group)
 
 
 def recorded(c: Cluster) -> list[ef.RecordEvent]:
@@ -282,7 +282,7 @@ def test_members_are_read_once_however_many_of_them_are_asked_about(monkeypatch:
     shared, n_read = c.scheduler.shared, 0
     assert shared.ends is not None
     for info in c.group("a").members.values():
-        shared.ends.of(info, c.now_s, None)
+        shared.ends.end(info, c.now_s, None)
     assert n_read <= 32
 
 
@@ -303,7 +303,7 @@ def test_all_members_end_sooner_when_the_longest_of_them_says_so() -> None:
     def ends() -> list[float]:
         assert shared.ends is not None
         members = c.group("a").members.values()
-        found = [shared.ends.of(info, c.now_s, None).at_s - began_s for info in members]
+        found = [shared.ends.end(info, c.now_s, None).at_s - began_s for info in members]
         assert found == [shared.ends.expected(info, c.now_s, None).at_s - began_s for info in members]
         return found
 
@@ -338,7 +338,7 @@ def test_what_is_remembered_is_what_asking_anew_says(seed: int) -> None:
             own = {WALLTIME_KEY: said} if said else {}
             c.update(there[0], metadata=replace(there[0].metadata, annotations=own))
         for group in shared.groups.values():
-            remembered = shared.walltimes.of(group)
+            remembered = shared.walltimes.walltime(group)
             assert remembered == shared.walltimes._asked(group)[0], f"seed {seed}, step {step}, {group}"
 
 
@@ -354,4 +354,4 @@ def test_a_queues_other_default_counts_at_once_for_who_waits_and_was_passed() ->
     reconfigured(c, ours.replace("20s", "2h"))
     known = c.scheduler.shared.walltimes
     assert known is not None
-    assert {known.of(group).seconds for group in c.scheduler.shared.groups.values()} == {7200.0}
+    assert {known.walltime(group).seconds for group in c.scheduler.shared.groups.values()} == {7200.0}

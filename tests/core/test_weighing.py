@@ -116,7 +116,7 @@ def _computing_all(
     packing, chosen = PackingScore(weight, cast(ClusterView, view), "rack"), list[int]()
     for n_left in range(n_members, 0, -1):
         now = np.array([by_fill[row, min(chosen.count(row), 8)] for row in range(len(room))])
-        sums = np.where(room > 0, packing.of(room, in_use, n_left) + now, -np.inf)
+        sums = np.where(room > 0, packing.points(room, in_use, n_left) + now, -np.inf)
         best = int(sums.argmax())
         if not room[best]:
             break

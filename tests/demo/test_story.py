@@ -17,7 +17,7 @@ from tests.support.scenario import cluster
 
 def words(play: Rehearsal, name: str) -> list[str]:
     """The states that a group was seen in, in order."""
-    return list(dict.fromkeys(change.seen.word for change in play.seen.of(name)))
+    return list(dict.fromkeys(change.seen.word for change in play.seen.history(name)))
 
 
 async def test_every_step_happens() -> None:
@@ -67,16 +67,16 @@ async def test_the_notebook_inherits_what_was_held() -> None:
 
 async def test_a_gang_is_promised_a_start_and_small_ones_fill_in_before_it() -> None:
     play = await Rehearsal().play()
-    first = {name: play.seen.of(name)[0].at_s for name in ("simulate", "finetune", "probe")}
-    told = next(change for change in play.seen.of("finetune") if promise_of(change.seen))
-    started = next(change for change in play.seen.of("finetune") if change.seen.word == RUNNING)
+    first = {name: play.seen.history(name)[0].at_s for name in ("simulate", "finetune", "probe")}
+    told = next(change for change in play.seen.history("finetune") if promise_of(change.seen))
+    started = next(change for change in play.seen.history("finetune") if change.seen.word == RUNNING)
     assert first["simulate"] < first["finetune"] < told.at_s <= first["probe"] + 1.0 < started.at_s
     assert promise_of(told.seen) in play.frames[13].shows
     assert started.at_s < first["simulate"] + 16.0, "as promised by what the simulation says of itself"
     probe, gang = (play.seen.scene.group(name) for name in ("probe", "finetune"))
     assert probe is not None
     assert gang is not None
-    bound = next(change.seen.view for change in play.seen.of("probe") if change.seen.view.nodes)
+    bound = next(change.seen.view for change in play.seen.history("probe") if change.seen.view.nodes)
     assert set(bound.nodes) < set(gang.view.nodes), "it had two of the nodes that were kept"
 
 

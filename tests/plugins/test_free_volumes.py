@@ -171,14 +171,14 @@ def test_claims_of_ever_other_sizes_leave_nothing_that_grows(monkeypatch: pytest
         found: PersistentVolumeClaim = view.objects(kinds.CLAIMS)["default", "c0"]
         return found
 
-    first = volumes.fitting(sized(1), view), provisioning.of(sized(1), view)
+    first = volumes.fitting(sized(1), view), provisioning.provision(sized(1), view)
     assert volumes.fitting(sized(1), view) is first[0]
-    assert provisioning.of(sized(1), view) is first[1]
+    assert provisioning.provision(sized(1), view) is first[1]
     for size in range(2, 2 + most):
         volumes.fitting(sized(size), view)
-        provisioning.of(sized(size), view)
+        provisioning.provision(sized(size), view)
     assert volumes.fitting(sized(1), view) is not first[0]
-    assert provisioning.of(sized(1), view) is not first[1]
+    assert provisioning.provision(sized(1), view) is not first[1]
 
 
 def local_volumes(story: Story, rng: Random, n: int) -> list[tuple[int, str, str]]:

@@ -173,7 +173,7 @@ def test_a_core_that_evicts_too_early_is_found(monkeypatch: pytest.MonkeyPatch) 
     def over(self: Ends, info: Any, now_s: float, wall_ahead_s: Any) -> End:
         return End(now_s + 60.0, over_s=now_s - 60.0)
 
-    monkeypatch.setattr(Ends, "of", over)
+    monkeypatch.setattr(Ends, "end", over)
     assert any("claim-evictions: " in one for one in found(STORMS["overrun"], range(41_050, 41_053)))
 
 

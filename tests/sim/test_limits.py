@@ -116,7 +116,7 @@ def promised_behind_who_is_kept_out() -> Cluster:
     c.submit(lasting("2h", pods("b", "passes", gpus=8))).run()
     c.submit(lasting("300s", pods("a", "passes-at-limit"))).run()
     c.delete("small", "passes-at-limit").run().wait(2.0)
-    kept_out = c.scheduler.attempts.limits.of(c.group("wide"))
+    kept_out = c.scheduler.attempts.limits.kept_out(c.group("wide"))
     assert kept_out is not None
     assert kept_out.is_at_bound
     c.delete("passes").run().wait(590.0).delete("holds").drop_node("half")

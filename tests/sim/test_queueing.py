@@ -54,7 +54,7 @@ class Recounted(Bypasses):
                     self.counts[key] = (group, n + 1)
                     self.n_found += 1
         for key, (group, n) in list(self.counts.items()):
-            passed = self.of(group)
+            passed = self.count(group)
             if passed is None:
                 del self.counts[key]
             else:
@@ -71,7 +71,7 @@ class Recounted(Bypasses):
         if by.priority > group.priority or not is_behind:
             return False
         return any(
-            self._rows.of(serial) >> placed.row & 1 and columns.intersection(placed.info.template.columns)
+            self._rows.rows(serial) >> placed.row & 1 and columns.intersection(placed.info.template.columns)
             for placed in plan.placements
             if placed.info.group is by
             for serial, columns in record.needs.items()

@@ -221,5 +221,5 @@ def test_a_namespace_keeps_the_labels_that_the_file_does_not_name() -> None:
     there.object.metadata.uid = "as the cluster gave it"
     trial.core.handle([there], 1.0)
     trial.submit((), [applied])
-    kept = trial.core.shared.cache.objects.of("namespaces")["", "ml"].metadata.labels
+    kept = trial.core.shared.cache.objects.objects("namespaces")["", "ml"].metadata.labels
     assert kept == {"team": "a", "tier": "2", "kubernetes.io/metadata.name": "ml"}

@@ -76,7 +76,7 @@ class Cache:
         self.template_table = TemplateTable(self.table, self.index, sign)
         self.columns = ResourceColumns(self.nodes, self.pods, self.nominated, self.template_table)
         self.template_table.learn_by(self.columns.asked)
-        self.template_of = self.template_table.of
+        self.template_of = self.template_table.template
         self._n_selected = 0
 
     # -- nodes ---------------------------------------------------------------------------------------

@@ -165,7 +165,7 @@ class KueueAdmissions:
             if names:
                 named = min(names)
                 path = self._path(named)
-                return named if path and self._tree.of(pod).queue == path[-1] else None
+                return named if path and self._tree.choice(pod).queue == path[-1] else None
         return None
 
     def _path(self, named: OwnerName) -> tuple[str, ...]:

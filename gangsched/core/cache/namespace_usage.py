@@ -214,7 +214,7 @@ class QueueView:
         first = group.first()
         if self._book is None or first is None:
             return group.key.namespace
-        return self._book.tree.of(first.pod).queue
+        return self._book.tree.choice(first.pod).queue
 
     def request_of(self, group: Group) -> Mapping[str, int]:
         """Returns what the group's next attempt has to find room for, at least."""
@@ -233,7 +233,7 @@ class QueueView:
         if book is None:
             return _NOTHING
         paths = book.tree.paths
-        own = [i for i in self.promised() if queue in paths.get(book.tree.of(i.pod).queue, ())]
+        own = [i for i in self.promised() if queue in paths.get(book.tree.choice(i.pod).queue, ())]
         return requests_of(own)
 
     def place_of_queue(self, queue: str, request: Mapping[str, int]) -> Place:

@@ -39,11 +39,11 @@ class ObjectStore:
         self.n_changes = 0
         """Changes whenever any kind's revision does."""
 
-    def of(self, kind: str) -> Mapping[Name, Any]:
+    def objects(self, kind: str) -> Mapping[Name, Any]:
         """Returns all objects of a kind; empty if the kind is not followed."""
         return self._kinds.get(kind, {})
 
-    def of_namespace(self, kind: str, namespace: str) -> Mapping[str, Any]:
+    def in_namespace(self, kind: str, namespace: str) -> Mapping[str, Any]:
         """Returns a kind's objects in one namespace, by name."""
         return self._in_namespaces.get((kind, namespace), {})
 

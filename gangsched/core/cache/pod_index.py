@@ -267,7 +267,7 @@ class PodIndex:
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str]:
         """Empty if namespaces are not followed, or this one does not exist."""
-        found = self._objects.of(NAMESPACES).get(("", namespace))
+        found = self._objects.objects(NAMESPACES).get(("", namespace))
         return (found.metadata.labels if found is not None else None) or NO_LABELS
 
     # -- counting -----------------------------------------------------------------------------------

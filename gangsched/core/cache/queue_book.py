@@ -162,7 +162,7 @@ class QueueBook:
     def queue_of(self, info: PodInfo) -> str:
         """Returns the queue that a pod counts for: on a node the one in which it started."""
         counted = self._on_row.get(info.row, {}).get(info.uid)
-        return self.tree.of(info.pod, info.sent_queue).queue if counted is None else counted[0]
+        return self.tree.choice(info.pod, info.sent_queue).queue if counted is None else counted[0]
 
     def started_in(self, info: PodInfo) -> str:
         """Returns the queue to write on a pod with its node, for the next process; "" if it is in none."""
@@ -291,7 +291,7 @@ class QueueBook:
         self._now_s = now_s
         on_row = self._on_row.setdefault(row, {})
         for info in infos:
-            queue = self.tree.of(info.pod, info.sent_queue).queue
+            queue = self.tree.choice(info.pod, info.sent_queue).queue
             if queue not in self._uses:
                 continue
             # As counted now: the pod may be another version when it leaves.

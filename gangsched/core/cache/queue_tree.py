@@ -76,7 +76,7 @@ class QueueTree:
                     self._exact[namespace] = one.name
         self._kept: dict[tuple[str, str], Chosen] = {}
 
-    def of(self, pod: Pod, sent: str = "") -> Chosen:
+    def choice(self, pod: Pod, sent: str = "") -> Chosen:
         """Returns the queue of a pod: the one that it names, else the closest one that lists its namespace.
 
         An exact name is closer than a prefix, and a longer prefix closer than a shorter one. For a pod on a
@@ -104,7 +104,7 @@ class QueueTree:
         """Returns what the members ask of each queue that they are in, and of those above it."""
         by_queue: dict[str, list[PodInfo]] = {}
         for info in members:
-            queue = self.of(info.pod).queue
+            queue = self.choice(info.pod).queue
             if queue in self.paths:
                 by_queue.setdefault(queue, []).append(info)
         asked: dict[str, dict[str, int]] = {}
@@ -159,7 +159,7 @@ class QueueTree:
 
     def default_walltime_s(self, pod: Pod) -> float | None:
         """Returns the default walltime of the pod's queue, or of the closest queue above it that has one."""
-        for name in reversed(self.paths.get(self.of(pod).queue, ())):
+        for name in reversed(self.paths.get(self.choice(pod).queue, ())):
             own = self.queues[name].default_walltime_s
             if own is not None:
                 return own
@@ -167,7 +167,7 @@ class QueueTree:
 
     def bound(self, pod: Pod) -> int | Literal["auto"] | None:
         """Returns the bound on being passed, found likewise; None if no queue on the path has one."""
-        for name in reversed(self.paths.get(self.of(pod).queue, ())):
+        for name in reversed(self.paths.get(self.choice(pod).queue, ())):
             own = self.queues[name].bound
             if own is not None:
                 return own

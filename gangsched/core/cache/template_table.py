@@ -76,7 +76,7 @@ class TemplateTable:
             return False
         return self._latest is not None and self._latest[2] in (None, ())
 
-    def of(self, pod: Pod) -> PodTemplate:
+    def template(self, pod: Pod) -> PodTemplate:
         """Returns the shared template of pods that no plugin can distinguish."""
         spec = pod.spec
         if spec.affinity is not None or spec.topology_spread_constraints:

@@ -170,7 +170,7 @@ class Placing:
         # The known capacity of each node, counted down from here on as members are placed.
         left = (room if is_local else filtering.ceiling(state, template, trial)).copy()
         for n_placed, info in enumerate(members):
-            points = None if packing is None else packing.of(room, self.used, len(members) - n_placed)
+            points = None if packing is None else packing.points(room, self.used, len(members) - n_placed)
             row = self._best_scored(template, state, room, lone=False, points=points)
             if row is None:
                 return n_placed

@@ -42,7 +42,7 @@ def shared_room(filtering: Filtering, kinds: Sequence[TemplateMembers], view: Cl
     for kind in kinds:
         total += kind.room
     asked = asked_together(kinds)
-    most = filtering.joint_room.of(asked, view) if asked else None
+    most = filtering.joint_room.upper_bound(asked, view) if asked else None
     return total if most is None else np.minimum(total, most)
 
 

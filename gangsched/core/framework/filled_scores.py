@@ -39,7 +39,7 @@ class FilledScores:
         self._telling = self._of.keys() | self._at.keys() | self._ignoring
         self._kept: dict[tuple[int, int, bytes, bytes, bytes], list[FloatArray | None]] = {}
 
-    def of(
+    def score(
         self,
         plugins: Sequence[tuple[ScorePlugin, float]],
         state: CycleState,

@@ -365,7 +365,7 @@ class Filtering:
         staged = [one for one in self.capacities if one.name not in state.unconcerned]
         others = [one for one in (*self.by_cycle, *self.seeing) if one.name not in state.skipped]
         staged += sorted(others, key=lambda one: self._place[one.name])
-        fixed = self._fixed_reasons.of(self.feasible(state, template, view), state, template, view)
+        fixed = self._fixed_reasons.reasons(self.feasible(state, template, view), state, template, view)
         for name, reasons in chain(fixed, reasons_of(staged, self._ask, state, template, view)):
             out: BoolArray | None = None
             for reason, rows in reasons:

@@ -28,7 +28,9 @@ class FixedReasons:
         self._kept: dict[int, tuple[BoolArray, list[Said]]] = {}
         """By template, with the mask that the reasons belong to."""
 
-    def of(self, mask: BoolArray, state: CycleState, template: PodTemplate, view: ClusterView) -> list[Said]:
+    def reasons(
+        self, mask: BoolArray, state: CycleState, template: PodTemplate, view: ClusterView
+    ) -> list[Said]:
         """mask: the mask of these Filters for the template."""
         kept = self._kept.get(template.serial)
         if kept is None or kept[0] is not mask:

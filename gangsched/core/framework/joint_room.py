@@ -31,7 +31,7 @@ class JointRoom:
             (one.name, one.at_most_together) for one in plugins if serves(one, SupportsAtMostTogether)
         ]
 
-    def of(self, asked: _Asked, view: ClusterView) -> IntArray | None:
+    def upper_bound(self, asked: _Asked, view: ClusterView) -> IntArray | None:
         """int64[n_rows]: the bound on each node; None: no bound is known."""
         templates = [template for _, template in asked]
         most: IntArray | None = None

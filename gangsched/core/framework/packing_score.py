@@ -27,7 +27,7 @@ class PackingScore:
         self._weight = weight
         self._racks, self._n_racks = racks_of(view, topology_key)
 
-    def of(self, room: IntArray, in_use: list[int], n_left: int) -> FloatArray:
+    def points(self, room: IntArray, in_use: list[int], n_left: int) -> FloatArray:
         """Returns packing_points of all rows."""
         taken = np.minimum(room, n_left)
         held = np.bincount(self._racks, weights=taken, minlength=self._n_racks).astype(np.float64)

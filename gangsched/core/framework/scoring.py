@@ -269,7 +269,7 @@ class Scoring:
         cannot tell."""
         unconcerned = state.unconcerned
         concerned = [one for one in self._by_row if one[0].name not in unconcerned]
-        return self._filled.of(concerned, state, template, view, row, n)
+        return self._filled.score(concerned, state, template, view, row, n)
 
     def best(
         self,

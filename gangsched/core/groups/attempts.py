@@ -102,7 +102,7 @@ class Attempts:
                 why = f"gang {group.key} starts together with {other}, which is {busy.state.value}"
                 self._keep_out([group], why, GANG)
                 return
-        unit = self._units.of(group)
+        unit = self._units.unit(group)
         if self._shared.cache.index.selected.waiting and self._waits_for_labels(unit):
             return
         for each in unit:

@@ -77,7 +77,7 @@ class ClaimPlans:
 
     def _easier(self, asked: _Asked, claim: StartClaim) -> Plan | None:
         """The plan for `eased`. Raises: PluginError."""
-        view, at_s, rooms = self._shared.cache.view, claim.start_s, self.rooms.of(asked.unit)
+        view, at_s, rooms = self._shared.cache.view, claim.start_s, self.rooms.rooms(asked.unit)
         if len(rooms) != 1 or not rooms[0].is_known:
             return None
         rows = [row for one in claim.held if (row := view.row_of(one.node_name)) is not None]
@@ -142,7 +142,7 @@ class ClaimPlans:
         within = self._within(claim.nodes)
         try:
             gone = self.rooms.ended_on(within, at_s, [one.template for one in claim.held])
-            rooms = self.rooms.of(unit)
+            rooms = self.rooms.rooms(unit)
             for room in rooms:
                 room.ok = room.ok & within
             asked = _Asked(claims, unit)
@@ -189,11 +189,11 @@ class ClaimPlans:
     def walltime_s(self, unit: Sequence[Group]) -> float:
         """The longest walltime of its groups."""
         walltimes = self._shared.walltimes
-        return math.inf if walltimes is None else max(walltimes.of(group).seconds for group in unit)
+        return math.inf if walltimes is None else max(walltimes.walltime(group).seconds for group in unit)
 
     def _first(self, asked: _Asked) -> tuple[float, Plan] | None:
         ahead = asked.claims.ahead_of(asked.unit)
-        rooms = self.rooms.of(asked.unit)
+        rooms = self.rooms.rooms(asked.unit)
         held = self.rooms.held(ahead)
         ends_s = np.array([asked.claims.end_s(one) for one in ahead], dtype=np.float64)
         first_s = self._shared.now_s

@@ -73,4 +73,4 @@ def _is_extended(shared: SharedState, info: PodInfo, before: Blocker) -> bool:
     ends, now_s = shared.ends, shared.now_s
     if ends is None or not before.is_stated or before.end_s <= now_s:
         return False
-    return ends.of(info, now_s, shared.wall_ahead_s).at_s > before.end_s + 1.0
+    return ends.end(info, now_s, shared.wall_ahead_s).at_s > before.end_s + 1.0

@@ -73,7 +73,7 @@ class ClaimedLimits:
         shared = self._shared
         claims, walltimes, now_s = shared.queue.claims, shared.walltimes, shared.now_s
         if by_claims and claims is not None and (standing := self.standing()):
-            lasts_s = math.inf if walltimes is None else walltimes.of(group).seconds
+            lasts_s = math.inf if walltimes is None else walltimes.walltime(group).seconds
             found = claims.holding_up([group], now_s, now_s + lasts_s, among=standing)
             parts += [self._kept[claim.serial] for claim in sorted(found, key=lambda one: one.start_s)]
         return _jointly(parts)
@@ -123,7 +123,7 @@ def _kept(unit: Sequence[Group], ending: Iterable[PodInfo], view: QueueView, tre
     for group in unit:
         add_needs(needs, limited_needs(view, tree, group))
     for info in ending if needs else ():
-        path, requests = tree.paths.get(tree.of(info.pod).queue, ()), info.template.requests
+        path, requests = tree.paths.get(tree.choice(info.pod).queue, ()), info.template.requests
         own = {name: {r: requests[r] for r in needs[name] if r in requests} for name in path if name in needs}
         held[info.uid] = own
     return _Kept(needs, held)

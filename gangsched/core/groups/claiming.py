@@ -127,7 +127,7 @@ class Claiming:
 
     def told_own(self, group: Group) -> str:
         """A sentence about the group's claim, or why it has none; "" if there is nothing to say."""
-        claim = self._claims.of(group) if self._claims is not None else None
+        claim = self._claims.claim(group) if self._claims is not None else None
         return self._told.why_none(group) if claim is None else self._told.as_told(claim)
 
     def may_start(self, unit: Sequence[Group], plan: Plan) -> bool:
@@ -197,7 +197,7 @@ class Claiming:
             return self._told.why_none(unit[0])
         # Any group of a set may have its turn first.
         if frozenset(claim.unit) != frozenset(unit) or not claims.is_sound(claim):
-            for one in claims.of_any(unit):
+            for one in claims.claims(unit):
                 self._drop(claims, one)
             return ""
         now_s = self._shared.now_s
@@ -205,7 +205,7 @@ class Claiming:
             claim.looked_s = now_s
             self._check_at(claim, max(claim.start_s + 1.0, now_s + _CHECK_EVERY_S))
             self._keep_or_move(claims, claim)
-        return self._told.words(claim) if claims.of(unit[0]) is claim else self._told.why_none(unit[0])
+        return self._told.words(claim) if claims.claim(unit[0]) is claim else self._told.why_none(unit[0])
 
     def kept_out(self, unit: Sequence[Group], *, for_good: bool = False) -> str:
         """Handles a unit that lacks something other than room, say a plugin's consent; returns a sentence
@@ -296,7 +296,7 @@ class Claiming:
     def due_s(self, key: StartClaim) -> float:
         """When the claim is checked next; NEVER_S if it no longer exists (core.state.timers)."""
         claims = self._claims
-        return key.look_s if claims is not None and claims.of(key.unit[0]) is key else NEVER_S
+        return key.look_s if claims is not None and claims.claim(key.unit[0]) is key else NEVER_S
 
     def _check_at(self, claim: StartClaim, when_s: float) -> None:
         if when_s != claim.look_s:
@@ -307,7 +307,7 @@ class Claiming:
 
     def _make_early(self, claims: Claims, bypasses: Bypasses, group: Group) -> bool:
         """Makes a claim for the first in line if its start can be promised; else it waits for its bound."""
-        unit = self._units.of(group)
+        unit = self._units.unit(group)
         may_be_made = self.plans.has_slot(claims, group) and self._is_admitted(unit)
         claim = self.plans.made(claims, unit) if may_be_made else None
         if claim is not None and claim.is_promise and self.plans.too_idle(claims, claim) is None:
@@ -319,7 +319,7 @@ class Claiming:
     def _make(self, claims: Claims, bypasses: Bypasses, group: Group, *, is_paid: bool = False) -> bool:
         """Makes a claim; False: not now, and the group may be bypassed for a while. is_paid: an earlier
         process had it, so limits and budget are not asked."""
-        unit = self._units.of(group)
+        unit = self._units.unit(group)
         claim = self.plans.made(claims, unit) if is_paid or self._is_admitted(unit) else None
         if claim is None:
             claims.too_idle.pop(group.key, None)

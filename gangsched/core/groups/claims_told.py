@@ -129,7 +129,7 @@ class ClaimsTold:
         """A sentence for a group at its bound whose claim would keep too much idle; "" for other groups."""
         claims, bypasses = self._shared.queue.claims, self._shared.queue.bypasses
         too_idle = claims.too_idle.get(group.key) if claims is not None else None
-        passed = bypasses.of(group) if bypasses is not None else None
+        passed = bypasses.count(group) if bypasses is not None else None
         if too_idle is None or passed is None:
             return ""
         about = told_time(self._shared, too_idle.from_s, "about")

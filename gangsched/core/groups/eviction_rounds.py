@@ -62,7 +62,7 @@ class EvictionRounds:
         self._reporter = reporter
         self._known: WeakKeyDictionary[Group, Rounds] = WeakKeyDictionary()
 
-    def of(self, group: Group) -> Rounds:
+    def rounds(self, group: Group) -> Rounds:
         """The group's rounds, as known here or, after a restart, as written on its pods."""
         known = self._known.get(group)
         if known is None:
@@ -75,7 +75,7 @@ class EvictionRounds:
     def pause(self, group: Group, *, remade: bool = False) -> str:
         """Why no pod may be evicted for the group now, and when one may; "" if one may. remade: asks about
         the pods that `spared` names."""
-        known = self.of(group)
+        known = self.rounds(group)
         left_s = known.again_s(remade=remade) - self._shared.now_s
         if left_s <= 0:
             return ""
@@ -87,7 +87,7 @@ class EvictionRounds:
 
     def began(self, group: Group) -> None:
         """Counts a round, and writes the count down."""
-        known = self.of(group)
+        known = self.rounds(group)
         known.n = min(known.n + 1, _MAX_ROUNDS)
         known.before_s, known.last_s = known.last_s, self._shared.now_s
         self._write(group, known)
@@ -96,21 +96,21 @@ class EvictionRounds:
 
     def refused(self, group: Group) -> None:
         """Takes the last round back: each of its evictions was refused, so no pod went for it."""
-        known = self.of(group)
+        known = self.rounds(group)
         if known.n:
             known.n, known.last_s = known.n - 1, known.before_s
             self._write(group, known)
 
     def awaited(self, group: Group, first: Group) -> None:
         """Has a rejected group tried when pods may be evicted again for its unit, the one of `first`."""
-        known = self.of(first)
+        known = self.rounds(first)
         again_s = known.again_s(remade=known.by_others)
         if self._shared.now_s < again_s < group.deadline_s:
             self._shared.queue.set_deadline(group, max(again_s, group.backoff_until_s))
 
     def lost_to_others(self, group: Group, scheduler: str) -> None:
         """Records that room made for the group was taken by a pod of this scheduler."""
-        known = self.of(group)
+        known = self.rounds(group)
         self._shared.count("preemption_rooms_taken")
         if not known.by_others:
             known.by_others = True
@@ -123,7 +123,7 @@ class EvictionRounds:
 
     def spared(self, group: Group) -> dict[str, None]:
         """UIDs of pods that are evicted for the group only if no others do."""
-        if not self.of(group).by_others:
+        if not self.rounds(group).by_others:
             return {}
         pods = self._shared.cache.pods.values()
         return {info.uid: None for info in pods if info.group is None and _is_remade(info)}

@@ -206,4 +206,4 @@ class Forecasts:
 
     def _has_claim(self, group: Group) -> bool:
         claims = self._shared.queue.claims
-        return claims is not None and claims.of(group) is not None
+        return claims is not None and claims.claim(group) is not None

@@ -139,7 +139,7 @@ class GroupSpecs:
         of_keys = ignored_on_object(told[min(told)].item.metadata) if told else ()
         wishes = () if group.definition is None else group.definition.wishes
         subject = f"gang {group.key}" if group.is_gang else f"pod {group.key}"
-        found = [*self.own_keys.of_group(group, of_keys), *(f"{subject}: {wish}" for wish in wishes)]
+        found = [*self.own_keys.ignored_in_group(group, of_keys), *(f"{subject}: {wish}" for wish in wishes)]
         return [*found, priority] if (priority := ignored_wish(group)) else found
 
     def is_basic(self, key: GroupKey) -> bool | None:

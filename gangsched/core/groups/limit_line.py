@@ -130,14 +130,14 @@ class LimitLine:
         claims = self._shared.queue.claims
         if not self._known or self._shared.queue_view is None or completes(group):
             return found
-        if claims is not None and claims.of(group) is not None:
+        if claims is not None and claims.claim(group) is not None:
             return found
         for one, needs in self._ahead_of(group):
             if one.is_at_bound:
                 add_needs(found, needs)
         return found
 
-    def of(self, group: Group) -> KeptOut | None:
+    def kept_out(self, group: Group) -> KeptOut | None:
         """The group's count; None if no limit keeps it out."""
         known = self._known.get(group.key)
         return known if known is not None and known.group is group and self._is_kept_out(known) else None

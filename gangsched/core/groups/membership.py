@@ -162,7 +162,7 @@ class Membership:
         was_ours, group = bool(info.identity), info.group
         if group is not None:
             self._leave_group(info, group)
-        self._enter_group(info, pod, self._similar.of(pod))
+        self._enter_group(info, pod, self._similar.similar_pod(pod))
         if not was_ours:
             self._place(info, pod)
         elif pod is not info.pod:
@@ -230,7 +230,7 @@ class Membership:
             self._replace_pod(info, pod)
 
     def _join(self, pod: Pod) -> None:
-        shared, like = self._shared, self._similar.of(pod)
+        shared, like = self._shared, self._similar.similar_pod(pod)
         info = PodInfo(pod, like.template, pod.metadata.uid)
         info.state = self._state_of(info, pod)
         shared.cache.join(info)

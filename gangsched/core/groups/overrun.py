@@ -123,7 +123,7 @@ def _over(shared: SharedState, claim: StartClaim) -> _Over:
 def _over_s(shared: SharedState, info: PodInfo) -> float:
     """When the pod was stated to end, if it may be evicted since; else inf."""
     assert shared.ends is not None
-    over_s = shared.ends.of(info, shared.now_s, shared.wall_ahead_s).over_s
+    over_s = shared.ends.end(info, shared.now_s, shared.wall_ahead_s).over_s
     return over_s if shared.now_s >= over_s + SPARED_S else math.inf
 
 
@@ -143,7 +143,7 @@ def _leaving(shared: SharedState, claim: StartClaim) -> list[PodInfo]:
     for name in claim.nodes:
         for info in shared.cache.by_node.get(name, {}).values():
             if is_leaving(info) and info.uid not in shared.stuck:
-                end = shared.ends.of(info, shared.now_s, shared.wall_ahead_s)
+                end = shared.ends.end(info, shared.now_s, shared.wall_ahead_s)
                 if not end.is_over and end.at_s <= shared.now_s + _SHORTLY_S:
                     found.append(info)
     return found

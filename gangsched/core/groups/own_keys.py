@@ -291,7 +291,7 @@ class OwnKeys:
         self._good: tuple[set[str], set[str]] = (set(), set())
         """Label keys and annotation keys of pods that are fine: they are read, or not ours."""
 
-    def of(self, pod: Pod, key: GroupKey) -> tuple[Ignored, ...]:
+    def ignored(self, pod: Pod, key: GroupKey) -> tuple[Ignored, ...]:
         """As ignored_on_pod, but skips keys that other pods had too."""
         labels, annotations = pod.metadata.labels or _NOTHING, pod.metadata.annotations or _NOTHING
         good_labels, good = self._good
@@ -313,7 +313,7 @@ class OwnKeys:
     def _on_pod(self, pod: Pod, key: GroupKey) -> tuple[Ignored, ...]:
         return ignored_on_pod(pod, key, has_queues=self._has_queues)
 
-    def of_group(self, group: Group, on_object: Sequence[Ignored]) -> list[str]:
+    def ignored_in_group(self, group: Group, on_object: Sequence[Ignored]) -> list[str]:
         """Sentences about the group's present keys: its object's, and those of one member of each kind."""
         found = [f"PodGroup {group.key}: {told_ignored(on_object)}"] if on_object else []
         seen: set[tuple[Ignored, ...]] = {()}
@@ -346,7 +346,7 @@ class OwnKeys:
 
     def edited(self, group: Group, pod: Pod) -> None:
         """Reports ignored keys of a pod whose labels or annotations were edited."""
-        if ignored := self.of(pod, group.key):
+        if ignored := self.ignored(pod, group.key):
             self.tell(group, pod, ignored)
 
     def beside_object(self, group: Group, number: int) -> None:

@@ -75,7 +75,7 @@ class Owners:
         """Owners as last read."""
         return list(self._known.values())
 
-    def of_group(self, key: GroupKey) -> Owner | None:
+    def owner(self, key: GroupKey) -> Owner | None:
         """The object that the group's key or number depends on, if it has been seen."""
         named = self._owner_of.get(key)
         return None if named is None else self._known.get(named)

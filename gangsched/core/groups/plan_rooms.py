@@ -60,7 +60,7 @@ class PlanRooms:
         """State as of which `_running` was updated: checking and replanning a claim must not do it twice."""
         self._claimed = ClaimedRoom(shared.cache.view)
 
-    def of(self, unit: list[Group]) -> list[Room]:
+    def rooms(self, unit: list[Group]) -> list[Room]:
         """A Room for each template of the unit, counted by itself."""
         view, running = self._shared.cache.view, self.running()
         found = []
@@ -84,7 +84,7 @@ class PlanRooms:
 
     def held(self, claims: Sequence[StartClaim]) -> Held:
         """What these claims hold."""
-        return self._claimed.of(claims)
+        return self._claimed.held(claims)
 
     def spared(
         self, at_s: float, ahead: Sequence[StartClaim], rooms: Sequence[Room], priority: int
@@ -94,7 +94,7 @@ class PlanRooms:
         if at_s <= self._shared.now_s or not all(room.is_known for room in rooms):
             return []
         view, found = self._shared.cache.view, list[Nominated]()
-        held = self._claimed.of(ahead)
+        held = self._claimed.held(ahead)
         taken: dict[str, set[str]] | None = None
         for room in rooms:
             n_of = room.to_spare(at_s, held)
@@ -123,7 +123,7 @@ class PlanRooms:
             yield self._ended_in(None, at_s)
             return
         rows = few = self._that_matter([room.template for room in rooms])
-        held = self._claimed.of(ahead)
+        held = self._claimed.held(ahead)
         where = [room.rows_at(at_s, held) for room in rooms]
         rows = np.logical_or.reduce([rows, *where])
         if rooms and rooms[0].running.n_ended(at_s, rows) > _MANY:

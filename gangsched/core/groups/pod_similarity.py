@@ -61,7 +61,7 @@ class SimilarPods:
         self._owners = owners
         self._latest: SimilarPod | None = None
 
-    def of(self, pod: Pod) -> SimilarPod:
+    def similar_pod(self, pod: Pod) -> SimilarPod:
         like = self._latest
         if like is None or like.edition != self._templates.edition or not are_alike(pod, like.pod):
             like = self._meet(pod)
@@ -79,11 +79,11 @@ class SimilarPods:
     def _meet(self, pod: Pod) -> SimilarPod:
         """Examines a pod unlike the last one."""
         templates = self._templates
-        template = templates.of(pod)
+        template = templates.template(pod)
         key, problem, holds = self.key_of(pod)
         said = (identity_of(pod), stated_by(key, pod), role_of(key, pod))
         beside = self._core_key_beside(pod)
-        ignored = self._group_specs.own_keys.of(pod, key)
+        ignored = self._group_specs.own_keys.ignored(pod, key)
         is_timed = states_walltime(pod.metadata)
         like = SimilarPod(pod, template, key, problem, *said, templates.edition, beside, ignored, is_timed)
         self._latest = like if holds and templates.is_of_all_alike(pod) else None

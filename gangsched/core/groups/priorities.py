@@ -71,7 +71,7 @@ def _wished(shared: SharedState, definition: PodGroup, own: int) -> int:
 def _by_class(shared: SharedState, definition: PodGroup, own: int) -> int:
     """The value of the class that the PodGroup names. For another system's, only if the pods have no priority
     of their own (none, or the default)."""
-    classes = shared.cache.objects.of(PRIORITY_CLASSES)
+    classes = shared.cache.objects.objects(PRIORITY_CLASSES)
     named = classes.get(("", definition.priority_class))
     if named is None:
         return own

@@ -201,7 +201,7 @@ class Reconciler:
             message += self._ended(group)
             never = self._owners.never(group)
             message += f"; {never}" if never else ""
-            refused = self.refusals.of(group)
+            refused = self.refusals.sentence(group)
             message += f"; {refused}" if refused else ""
             self.refusals.ask(group)
         self._reporter.rejected(group, message)

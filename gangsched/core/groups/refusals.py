@@ -36,7 +36,7 @@ class Refusals:
         """Group -> "Kind name" of a controller -> its refusal."""
         self._due: Deadlines[GroupKey] = Deadlines(shared.timers)
 
-    def of(self, group: Group) -> str:
+    def sentence(self, group: Group) -> str:
         """The refusals as a sentence without a full stop; "" if none is known."""
         told = self._told.get(group.key, {})
         return "; ".join(f"{owner} could not create more: {said}" for owner, said in told.items())

@@ -38,7 +38,7 @@ class Units:
             name: EarlyStop(percentage) for name, percentage in shared.settings.nodes_to_score.items()
         }
 
-    def of(self, group: Group) -> list[Group]:
+    def unit(self, group: Group) -> list[Group]:
         """The group, and the groups that start together with it and can be tried now."""
         others = self._shared.start_together.starting_with(group)
         return [group, *(one for one in others if one.state in _TRIABLE)]

@@ -75,7 +75,7 @@ class WalltimeEvictions:
         walltimes, ends = shared.walltimes, shared.ends
         if walltimes is None or ends is None or not (settings.ends_overrun and settings.allow_eviction):
             return False
-        return walltimes.of(group).source in STATED or ends.fixed_s(group) < NEVER_S
+        return walltimes.walltime(group).source in STATED or ends.fixed_s(group) < NEVER_S
 
     def _set(self, key: GroupKey, when_s: float) -> None:
         if when_s == NEVER_S:

@@ -119,7 +119,7 @@ class Bypasses:
             self._leave(record)
             self._enter(record)
 
-    def of(self, group: Group) -> Passed | None:
+    def count(self, group: Group) -> Passed | None:
         """The group's count; None if it was never refused, or has started."""
         record = self._records.get(group.key)
         if record is None:

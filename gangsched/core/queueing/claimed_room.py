@@ -65,7 +65,7 @@ class ClaimedRoom:
         self._kind_of: dict[int, int] = {}
         self._templates: list[PodTemplate] = []
 
-    def of(self, claims: Sequence[StartClaim]) -> Held:
+    def held(self, claims: Sequence[StartClaim]) -> Held:
         """What the claims hold on nodes that exist."""
         revision = (self._view.static_revision, self._view.n_rows)
         if revision != self._revision or max(len(self._known), len(self._templates)) > _MAX_KNOWN:

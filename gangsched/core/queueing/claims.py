@@ -109,17 +109,17 @@ class Claims:
             self._all = sorted(dict.fromkeys(self.by_key.values()), key=_rank)
         return self._all
 
-    def of(self, group: Group) -> StartClaim | None:
+    def claim(self, group: Group) -> StartClaim | None:
         """The group's claim, if it has one."""
         return self.by_key.get(group.key)
 
     def own(self, unit: Sequence[Group]) -> StartClaim | None:
         """The claim of the unit, or of one of its groups."""
-        return next((claim for group in unit if (claim := self.of(group)) is not None), None)
+        return next((claim for group in unit if (claim := self.claim(group)) is not None), None)
 
-    def of_any(self, unit: Sequence[Group]) -> list[StartClaim]:
+    def claims(self, unit: Sequence[Group]) -> list[StartClaim]:
         """All claims of the unit's groups: several if they had claims before they were a unit."""
-        return list(dict.fromkeys(claim for group in unit if (claim := self.of(group)) is not None))
+        return list(dict.fromkeys(claim for group in unit if (claim := self.claim(group)) is not None))
 
     def may_start_otherwise(self, edited: Mapping[str, PodInfo]) -> list[StartClaim]:
         """The claims that wait for the end of one of these pods (by UID). If one states a new end, they are
@@ -190,7 +190,7 @@ class Claims:
 
     def kept_now(self, claims: Sequence[StartClaim]) -> list[Nominated]:
         """The room, now free, that these claims keep from other units now (core.queueing.kept_now)."""
-        return self._kept_now.of(claims, self._clock())
+        return self._kept_now.kept(claims, self._clock())
 
     def end_s(self, claim: StartClaim, now_s: float | None = None) -> float:
         """When its groups end if they start as soon as they can; a late claim ends late. now_s: the time, if

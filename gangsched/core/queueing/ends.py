@@ -128,7 +128,7 @@ class Ends:
         """How long pods run as a part of their walltimes, over pods that have left their nodes lately."""
         return self._left_ran_s / self._left_stated_s if self._n_left >= _LEAST_LEFT else _UNKNOWN_RATIO
 
-    def of(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> End:
+    def end(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> End:
         """When a pod on a node ends. wall_ahead_s: Unix time minus the core's clock; None: unknown."""
         if info.pod.metadata.deletion_timestamp is not None:
             return _leaving(info.pod.metadata.deletion_timestamp, now_s, wall_ahead_s)
@@ -161,13 +161,17 @@ class Ends:
         return known
 
     def _stated_s(self, info: PodInfo) -> float | None:
-        walltime = self._walltimes.of_pod(info.pod) if info.group is None else self._walltimes.of(info.group)
+        walltime = (
+            self._walltimes.pod_walltime(info.pod)
+            if info.group is None
+            else self._walltimes.walltime(info.group)
+        )
         return walltime.seconds if walltime.source in STATED else None
 
     def stated_end_s(self, group: Group, now_s: float, wall_ahead_s: float | None) -> float:
         """When the last of the group's bound pods ends, not counting deleted ones, by what is stated or was
         when a promise was made; it may have passed. inf: no end is stated."""
-        walltime, found = self._walltimes.of(group), -math.inf
+        walltime, found = self._walltimes.walltime(group), -math.inf
         is_stated = walltime.source in STATED
         for info in group.in_state(BOUND) if is_stated or self._promised_s else ():
             if info.pod.metadata.deletion_timestamp is None:
@@ -190,7 +194,7 @@ class Ends:
         began_s = info.began_s
         if began_s is None:
             began_s = _began_s(info.pod, now_s, wall_ahead_s)
-        return began_s + self._walltimes.of(info.group).seconds
+        return began_s + self._walltimes.walltime(info.group).seconds
 
     def _begin_s(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> float:
         if info.began_s is None:
@@ -198,7 +202,7 @@ class Ends:
         return info.began_s
 
     def expected(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> End:
-        """As `of`, but remembers nothing, so that asking changes no decision."""
+        """As `end`, but remembers nothing, so that asking changes no decision."""
         known, began_s = self._still_known(info, now_s), info.began_s
         if known is not None:
             return known.end
@@ -212,7 +216,9 @@ class Ends:
         """(the pod's end, whether a promise rests on it that keeps it from being put off). Valid until it has
         passed, or the pod or its group changes."""
         group = info.group
-        walltime = self._walltimes.of_pod(info.pod) if group is None else self._walltimes.of(group)
+        walltime = (
+            self._walltimes.pod_walltime(info.pod) if group is None else self._walltimes.walltime(group)
+        )
         at_s, is_stated = began_s + walltime.seconds, walltime.source in STATED
         promised_s = self._promised_s.get(info.uid, math.inf)
         is_put_off = at_s > promised_s + _SAME_S

@@ -140,11 +140,11 @@ def _end(info: PodInfo, walltimes: Walltimes) -> tuple[Walltime, datetime | None
     """(its group's walltime, the end counted from when kubelet admitted the first of its pods)."""
     group = info.group
     if group is None:
-        walltime, pods = walltimes.of_pod(info.pod), [info.pod]
+        walltime, pods = walltimes.pod_walltime(info.pod), [info.pod]
     elif len(group.members) > _MAX_MEMBERS:
         return Walltime(), None
     else:
-        walltime, pods = walltimes.of(group), [one.pod for one in group.in_state(MemberState.BOUND)]
+        walltime, pods = walltimes.walltime(group), [one.pod for one in group.in_state(MemberState.BOUND)]
     began = [pod.status.start_time for pod in pods if pod.status.start_time is not None]
     if not began or math.isinf(walltime.seconds):
         return walltime, None

@@ -62,13 +62,13 @@ class IdleOfQueues:
         self._names = [names[column] for column in columns]
         self._columns = np.array(columns, dtype=np.int64)
         claims = [one for one in claims if one.held]  # a claim whose members are all gone is about to end
-        held = self._room.of(claims)
+        held = self._room.held(claims)
         amounts = held.amounts(columns)
         whose = self._whose(book, claims)
         self._kept = []
         for queue in dict.fromkeys(whose):
             own = np.flatnonzero(np.array([one == queue for one in whose]))
-            self._kept.append(_Kept(queue, amounts.of(own).by_row(n_rows, held.rows[own])))
+            self._kept.append(_Kept(queue, amounts.subset(own).by_row(n_rows, held.rows[own])))
         self._rows = np.zeros(n_rows, dtype=np.bool_)
         self._rows[held.rows] = True
 
@@ -81,7 +81,7 @@ class IdleOfQueues:
                 if self._view.row_of(one.node_name) is not None:
                     gang = id(one.info.group)
                     if gang not in queues:
-                        queues[gang] = book.tree.of(one.info.pod).queue
+                        queues[gang] = book.tree.choice(one.info.pod).queue
                     found.append(queues[gang])
         return found
 

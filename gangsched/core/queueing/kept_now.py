@@ -52,7 +52,7 @@ class KeptNow:
         self._n_reduced = 0
         self._reduced: dict[tuple[tuple[int, tuple[str, int]], ...], PodTemplate] = {}
 
-    def of(self, claims: Sequence[StartClaim], now_s: float) -> list[Nominated]:
+    def kept(self, claims: Sequence[StartClaim], now_s: float) -> list[Nominated]:
         """What must stay free for these claims now."""
         self._follow()
         there: dict[str, list[tuple[float, Nominated]]] = {}

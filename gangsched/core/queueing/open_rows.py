@@ -26,7 +26,7 @@ class OpenRows:
         self._revision: tuple[int, int] = (-1, -1)
         """The revision of nodes that `_rows` are based on."""
 
-    def of(self, serial: int) -> int:
+    def rows(self, serial: int) -> int:
         """The rows open to that template, as bits."""
         return self._rows.get(serial, 0)
 

@@ -32,11 +32,11 @@ class Amounts(NamedTuple):
     of_kind: IntArray
     kinds: IntArray
 
-    def of(self, some: IntArray | slice) -> Amounts:
+    def subset(self, some: IntArray | slice) -> Amounts:
         """The amounts of some of the pods."""
         return self._replace(kinds=self.kinds[some])
 
-    def and_of(self, other: Amounts) -> Amounts:
+    def joined(self, other: Amounts) -> Amounts:
         """The amounts of these pods and then of the other ones."""
         kinds = np.concatenate((self.kinds, other.kinds + self.of_kind.shape[1]))
         return Amounts(np.concatenate((self.of_kind, other.of_kind), axis=1), kinds)
@@ -86,14 +86,14 @@ def earliest(
     n_domains = int(domains.max(initial=0)) + 1
     if from_s > -math.inf:
         gone = np.flatnonzero(ends_s <= from_s)
-        free = free + amounts.of(gone).by_row(n_rows, rows[gone])
+        free = free + amounts.subset(gone).by_row(n_rows, rows[gone])
         ends_s = np.where(ends_s <= from_s, math.inf, ends_s)
     each = free // request[:, np.newaxis]
     now = np.where(ok, np.maximum(each.min(axis=0), 0), 0)
     if in_domains(now, need, domains, n_domains).max() >= need:
         return -math.inf
     known = np.flatnonzero(np.isfinite(ends_s) & ok[rows]) if len(rows) else np.zeros(0, dtype=np.int64)
-    more = amounts.of(known).by_row(n_rows, rows[known])
+    more = amounts.subset(known).by_row(n_rows, rows[known])
     last = np.where(ok, copies(free + more, request), 0)
     if in_domains(last, need, domains, n_domains).max() < need:
         return math.inf
@@ -135,12 +135,12 @@ class _Left:
         """When `need` copies fit; they do once all pods have ended."""
         while len(rows) > 1:
             middle = len(rows) // 2
-            then = self._free + amounts.of(slice(middle)).by_row(self._free.shape[1], rows[:middle])
+            then = self._free + amounts.subset(slice(middle)).by_row(self._free.shape[1], rows[:middle])
             if self._has_enough(copies(then, self._request)):
                 keep = slice(middle)
             else:
                 self._free, keep = then, slice(middle, None)
-            rows, ends_s, amounts = rows[keep], ends_s[keep], amounts.of(keep)
+            rows, ends_s, amounts = rows[keep], ends_s[keep], amounts.subset(keep)
             if 2 * len(rows) < self._free.shape[1]:
                 rows = self._without_settled(rows)
         return float(ends_s[0])

@@ -52,7 +52,7 @@ class Room(msgspec.Struct):
             theirs = claimed.amounts(self.template.columns)
             free = free - theirs.by_row(free.shape[1], claimed.rows)
             rows, all_end_s = np.concatenate((claimed.rows, rows)), np.concatenate((ends_s, all_end_s))
-            amounts = theirs.and_of(amounts)
+            amounts = theirs.joined(amounts)
         return earliest(free, request, self.ok, self.need, rows, all_end_s, amounts, self.domains, from_s)
 
     def n_at(self, at_s: float, claimed: Held) -> int:
@@ -115,7 +115,7 @@ class Room(msgspec.Struct):
         assert self.amounts is not None
         n_rows = self.free.shape[1]
         gone = np.flatnonzero(self.running.ends_s <= at_s)
-        more = self.amounts.of(gone).by_row(n_rows, self.running.rows[gone])
+        more = self.amounts.subset(gone).by_row(n_rows, self.running.rows[gone])
         theirs = claimed.amounts(self.template.columns).by_row(n_rows, claimed.rows)
         found: IntArray = np.where(
             self.ok, copies(self.free + more - theirs, self.template.amount_array[:, 0]), 0

@@ -87,7 +87,7 @@ class RunningPods:
 
     def _end_of(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> float:
         """The pod's expected end as of now; never for a pod that was evicted and did not go."""
-        return math.inf if info.uid in self._stuck else self.ends.of(info, now_s, wall_ahead_s).at_s
+        return math.inf if info.uid in self._stuck else self.ends.end(info, now_s, wall_ahead_s).at_s
 
     def amounts(self, names: Sequence[str]) -> Amounts:
         """How much each pod holds of some resources; meaningless for a free slot."""

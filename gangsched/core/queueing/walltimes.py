@@ -81,7 +81,7 @@ class Walltimes:
         self._settings = settings
         self._n_learned += 1
 
-    def of(self, group: Group) -> Walltime:
+    def walltime(self, group: Group) -> Walltime:
         """The group's walltime as of now: statements may be edited while it runs."""
         self._learn()
         known = self._known.get(group)
@@ -100,16 +100,16 @@ class Walltimes:
     def before(self, group: Group) -> Walltime:
         """The group's walltime as computed last: as its members leave one by one it is not computed anew."""
         known = self._known.get(group)
-        return self.of(group) if known is None else known.walltime
+        return self.walltime(group) if known is None else known.walltime
 
     def is_anew(self, group: Group) -> bool:
         """Whether the group's walltime has changed since the last call: an object or a pod was edited, or a
         member came or went."""
-        walltime_s = self.of(group).seconds
+        walltime_s = self.walltime(group).seconds
         before_s, self._last_s[group] = self._last_s.get(group, walltime_s), walltime_s
         return walltime_s != before_s
 
-    def of_pod(self, pod: Pod) -> Walltime:
+    def pod_walltime(self, pod: Pod) -> Walltime:
         """The walltime that a pod in no group states."""
         said = self._said_by_pod.get(pod.metadata.uid)
         if said is None or said[0] is not pod:
@@ -145,7 +145,7 @@ class Walltimes:
         stated."""
         definition = group.definition
         is_stated = group.states_walltime or (definition is not None and bool(definition.walltime))
-        found = self.of(group).problems if is_stated else ()
+        found = self.walltime(group).problems if is_stated else ()
         if self._told.get(group.key, ()) == found:
             return ()
         self._told.pop(group.key, None)

@@ -243,7 +243,7 @@ class SchedulingQueue:
         where a plugin refuses it: two such groups would wake each other by what each gives back.
         """
         if group.state is GroupState.UNSCHEDULABLE:
-            is_awaited = self.claims is not None and self.claims.of(group) is not None
+            is_awaited = self.claims is not None and self.claims.claim(group) is not None
             is_awaited = is_awaited and any(template is not None for _, template in group.rejected_by)
             if group.backoff_until_s > now_s and not is_awaited:
                 self.park(group, Cause.CURED_EARLY, group.backoff_until_s)

@@ -226,14 +226,14 @@ class SharedState:
     def end_of(self, info: PodInfo) -> End:
         """Returns when a pod on a node is expected to end; only where the configuration has `queueing`."""
         assert self.ends is not None
-        return _STUCK if info.uid in self.stuck else self.ends.of(info, self.now_s, self.wall_ahead_s)
+        return _STUCK if info.uid in self.stuck else self.ends.end(info, self.now_s, self.wall_ahead_s)
 
     def passing_place(self, group: Group) -> tuple[object, ...]:
         """Returns the group's place in its lane: a group behind it that starts first has passed it."""
         return self._order.passing(group)[1]
 
     def _walltime_s(self, group: Group) -> float:
-        return NEVER_S if self.walltimes is None else self.walltimes.of(group).seconds
+        return NEVER_S if self.walltimes is None else self.walltimes.walltime(group).seconds
 
     def _default_walltime_s(self, pod: Pod) -> float | None:
         return None if self.queue_book is None else self.queue_book.tree.default_walltime_s(pod)

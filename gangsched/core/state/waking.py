@@ -252,7 +252,7 @@ class _Heard:
         if change.pod is None or not change.what & Change.ROOM_FREED:
             is_merged = change.row < 0 and bool(change.what & Change.ROOM_FREED)
             return is_merged or bool(change.what & (Change.NODE_REMOVED | Change.BORROWED))
-        return name in book.tree.paths.get(book.tree.of(change.pod).queue, ())
+        return name in book.tree.paths.get(book.tree.choice(change.pod).queue, ())
 
     def _is_cured(self, profile: Profile, group: Group, view: ClusterView, serials: tuple[int, ...]) -> bool:
         key = (group.scheduler_name, group.rejected_by, serials)
@@ -267,11 +267,11 @@ class _Heard:
         shared, claims = self._shared, self._shared.queue.claims
         if not self._claims or claims is None or shared.walltimes is None:
             return []
-        if group.start_together or claims.of(group) is not None:
+        if group.start_together or claims.claim(group) is not None:
             return []
         if shared.queue_view is not None and profile.admit_plugins:
             return []
-        until_s = shared.now_s + shared.walltimes.of(group).seconds
+        until_s = shared.now_s + shared.walltimes.walltime(group).seconds
         return claims.holding_up([group], shared.now_s, until_s, self._claims)
 
     def _less(self, serials: tuple[int, ...], kept: Sequence[StartClaim]) -> ClusterView:

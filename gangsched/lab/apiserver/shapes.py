@@ -118,7 +118,7 @@ class _Table:
     def __init__(
         self, tables: Tables, registry: Registry, target: Target, wanted: Shape, include: str, plain: Form
     ) -> None:
-        self._printer = tables.of(target.resource, target.version)
+        self._printer = tables.printer(target.resource, target.version)
         self._now = registry.now
         self._version = wanted.version
         self._include = include

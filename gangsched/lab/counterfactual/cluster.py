@@ -215,7 +215,7 @@ class Cluster:
         if life.placed is not None and life.placed.metadata.deletion_timestamp is not None:
             self._lost.add(life.uid)  # its deletion was requested before
             return life.ended_s
-        run_s, is_known = self._runs.of(life)
+        run_s, is_known = self._runs.run_time(life)
         course.unknown = not is_known
         return None if run_s is None else max((life.bound_s or 0.0) + run_s, life.ended_s or 0.0)
 
@@ -257,7 +257,7 @@ class Cluster:
         if course.bound_s is None:
             course.bound_s = self.timeline.now_s
         course.group = course.group or self.group_of(uid)
-        run_s, is_known = self._runs.of(life)
+        run_s, is_known = self._runs.run_time(life)
         course.unknown = course.unknown or not is_known
         if run_s is not None:
             self.timeline.after(run_s, partial(self._end, pod, life))

@@ -239,5 +239,5 @@ def _known(core: Scheduler) -> Iterator[ev.Event]:
     yield from core.group_specs.objects()
     yield from (ev.OwnerPut(owner) for owner in core.owners.all())
     for kind in core.watches:
-        yield from (ev.ObjectPut(kind, one) for one in cache.objects.of(kind).values())
+        yield from (ev.ObjectPut(kind, one) for one in cache.objects.objects(kind).values())
     yield from (ev.PodAdded(info.pod) for info in cache.pods.values())

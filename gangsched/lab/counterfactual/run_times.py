@@ -33,7 +33,7 @@ class RunTimes:
         """Whether it was replaced when it was cut off."""
         return life.uid in self._replaced_by
 
-    def of(self, life: Life) -> tuple[float | None, bool]:
+    def run_time(self, life: Life) -> tuple[float | None, bool]:
         """Returns its run time, None if longer than any known one; and whether the recording has it."""
         last = self.last(life)
         if last.run_s is not None:

@@ -116,7 +116,7 @@ class Chronicle:
         for key in gone[:-_MAX_GONE]:
             del self._seen[key], self._told[key]
 
-    def of(self, short: str) -> list[Change]:
+    def history(self, short: str) -> list[Change]:
         """One group's changes, oldest first."""
         return [change for change in self.changes if change.seen.short == short]
 

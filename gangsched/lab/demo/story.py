@@ -125,7 +125,7 @@ def ran(name: str) -> Wants:
     """The group's pods were seen running; they may have ended since."""
 
     def wants(seen: Chronicle) -> str:
-        is_seen = any(change.seen.word in (RUNNING, ENDED) for change in seen.of(name))
+        is_seen = any(change.seen.word in (RUNNING, ENDED) for change in seen.history(name))
         return "" if is_seen else _not_yet(seen, name, RUNNING)
 
     return wants
@@ -163,13 +163,13 @@ def all_of(*wishes: Wants) -> Wants:
 
 def held_by(seen: Chronicle, name: str) -> tuple[str, ...]:
     """The device IDs that the group last held while it waited in Permit."""
-    views = [c.seen.view for c in seen.of(name) if c.seen.view.state is GroupState.WAITING]
+    views = [c.seen.view for c in seen.history(name) if c.seen.view.state is GroupState.WAITING]
     return views[-1].ids if views else ()
 
 
 def _promise(seen: Chronicle, name: str) -> str:
     """The last promise of its start; "" if there was none."""
-    return next((told for change in reversed(seen.of(name)) if (told := promise_of(change.seen))), "")
+    return next((told for change in reversed(seen.history(name)) if (told := promise_of(change.seen))), "")
 
 
 def _view(seen: Chronicle, name: str) -> GroupView | None:

@@ -20,7 +20,7 @@ def summary(seen: Chronicle) -> list[str]:
     width = max(map(len, names), default=0)
     lines = [f"What happened in {seconds(seen.scene.at_s)}:"]
     for name in names:
-        sentences = list(_life(seen.of(name)))
+        sentences = list(_life(seen.history(name)))
         lines.append(f"  {name:<{width}}  {sentences[0] if sentences else ''}")
         lines += [f"  {'':<{width}}  {sentence}" for sentence in sentences[1:]]
     if not seen.broken:

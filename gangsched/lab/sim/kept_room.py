@@ -233,7 +233,7 @@ def _passes(scheduler: Scheduler, groups: Iterable[Group]) -> Iterator[tuple[Gro
     """Yields each group with how many have passed it, and its bound."""
     passed = scheduler.shared.queue.bypasses
     for group in groups if passed is not None else ():
-        count = passed.of(group) if passed is not None else None
+        count = passed.count(group) if passed is not None else None
         if count is not None:
             yield group, count.n, count.bound
 

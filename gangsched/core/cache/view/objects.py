@@ -16,11 +16,11 @@ class ObjectQueries:
 
     def objects(self, kind: str) -> Mapping[Name, Any]:
         """(namespace, name) -> object, of a kind that an enabled plugin `watches`; empty for other kinds."""
-        return self._objects.of(kind)
+        return self._objects.objects(kind)
 
     def objects_in(self, kind: str, namespace: str) -> Mapping[str, Any]:
         """name -> object: the objects of `kind` in one namespace."""
-        return self._objects.of_namespace(kind, namespace)
+        return self._objects.in_namespace(kind, namespace)
 
     def objects_revision(self, kind: str) -> int:
         """Changes whenever objects(kind) does."""

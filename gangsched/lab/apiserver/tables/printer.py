@@ -48,7 +48,7 @@ class Tables:
         self._cluster = cluster
         self._custom: dict[tuple[str, str], tuple[int, Printer]] = {}
 
-    def of(self, resource: Resource, version: str) -> Printer:
+    def printer(self, resource: Resource, version: str) -> Printer:
         """Returns the printer of a resource, in the requested version."""
         if not resource.custom:
             return Printer(_KINDS.get(resource.storage_key, policies.ANY))

@@ -105,7 +105,7 @@ class Runs(msgspec.Struct):
     figures: dict[str, list[Figures]]
     problems: list[str]
 
-    def of(self, policy: str, figure: str, unit: float = 1.0) -> Spread | None:
+    def spread(self, policy: str, figure: str, unit: float = 1.0) -> Spread | None:
         """One figure for each seed; None: the policy has no such figure."""
         found = [getattr(one, figure) for one in self.figures[policy]]
         return spread([one / unit for one in found if one is not None])
@@ -223,7 +223,7 @@ def _of_claims(runs: Runs, policy: str, limits: _Limits) -> list[Target]:
         text = f"{runs.name}: {what} of {policy}, by {by}'s"
         return at_most(text, limit, runs.beside(policy, by, figure), "x")
 
-    most, kept = runs.of(policy, "of_bound"), runs.of(policy, "promises_kept")
+    most, kept = runs.spread(policy, "of_bound"), runs.spread(policy, "promises_kept")
     name = f"{runs.name}, {policy}"
     found = [
         at_most(f"{name}: passed, of the bound", 1.0, None if most is None else most.high, "x"),
@@ -235,7 +235,7 @@ def _of_claims(runs: Runs, policy: str, limits: _Limits) -> list[Target]:
         found.append(target("longest wait", limits.by_first_fit, FIRST_FIT.name, "longest_wait_s"))
     used = runs.above(policy, FIRST_FIT.name, "utilisation")
     found.append(at_least(f"{name}: utilisation above first fit's", _UTILISATION_POINTS, used))
-    found.append(at_most(f"{name}: claimed idle", _CLAIMED_IDLE, runs.of(policy, "claimed_idle")))
+    found.append(at_most(f"{name}: claimed idle", _CLAIMED_IDLE, runs.spread(policy, "claimed_idle")))
     found.append(at_least(f"{name}: promises kept within 60 s, but for overruns", _PROMISES_KEPT, kept))
     return found
 
@@ -251,7 +251,7 @@ def print_report(done: QueueingReport, console: Console) -> None:
         for column, _, _ in _COLUMNS:
             table.add_column(column, justify="right")
         for policy in runs.figures:
-            found = [runs.of(policy, figure, unit) for _, figure, unit in _COLUMNS]
+            found = [runs.spread(policy, figure, unit) for _, figure, unit in _COLUMNS]
             cells = ["" if one is None else text(one.median) for one in found]
             table.add_row(policy, *cells)
         console.print(table)
