@@ -29,8 +29,8 @@ class QueueingSettings(msgspec.Struct, frozen=True):
     when it is first refused (core.queueing.bypasses). default_walltime_s: by profile, if set. mode: shadow:
     passes are only counted and reported; hard: at its bound a group gets a claim (core.queueing.claims);
     budget: it gets one once the claim leaves no more idle than allowed, idle_share of the cluster
-    (core.queueing.idle_budget). on_overrun: yield: pods past their stated walltime may be evicted for a claim
-    (core.groups.overrun); evict: also if no group waits (core.groups.walltime_evictions). gangs_alone: lone
+    (core.queueing.idle). on_overrun: yield: pods past their stated walltime may be evicted for a claim
+    (core.kept.overrun); evict: also if no group waits (core.groups.walltime_evictions). gangs_alone: lone
     pods are neither counted nor get claims, so among themselves they start as in kube-scheduler.
     writes_estimates: estimated starts go to PodGroups and messages; else they are made only when asked for.
     """

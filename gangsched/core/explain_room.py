@@ -24,7 +24,7 @@ from gangsched.core.explain_queues import at_limit, names_wrong_queue
 from gangsched.core.explain_sets import kept_out_by_set, not_ready
 from gangsched.core.framework.plan import FitError, Plan, Shortage
 from gangsched.core.framework.profile import Demand
-from gangsched.core.groups.claims_told import latest_end
+from gangsched.core.kept.claim_reports import latest_end
 from gangsched.core.queueing.expected_ends import EndsTold
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.scheduler import Scheduler

@@ -9,7 +9,7 @@ from functools import partial
 
 from gangsched.core.explain_owed import owed
 from gangsched.core.explain_room import Found
-from gangsched.core.groups.claims_told import latest_end
+from gangsched.core.kept.claim_reports import latest_end
 from gangsched.core.preemption.victims import is_leaving
 from gangsched.core.queueing.expected_ends import told_end
 from gangsched.core.scheduler import Scheduler

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
-from gangsched.core.groups import plan_rooms
-from gangsched.core.groups.claim_plans import ClaimPlans
+from gangsched.core.kept import claim_plans
+from gangsched.core.kept.claim_plans import ClaimPlans
 from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.claim import StartClaim
 from gangsched.kube.watch.decode import objects
@@ -170,7 +170,7 @@ def test_who_uses_a_claim_of_a_gang_is_waited_for_where_one_pod_may(mode: str, s
 def test_leaving_out_few_pods_first_finds_the_same_moment(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def start_s(many: int) -> float | None:
         rng = Random(seed)
-        monkeypatch.setattr(plan_rooms, "_MANY", many)
+        monkeypatch.setattr(claim_plans, "_MANY", many)
         c = full({f"n{k}": float(rng.randint(1, 30) * 10) for k in range(rng.randint(3, 9))})
         for k in range(rng.randint(0, 3)):
             c.node(make_node(f"h{k}")).submit(
@@ -227,11 +227,11 @@ def test_only_pods_that_a_constraint_counts_matter_to_it(seed: int, monkeypatch:
         claim = planned(c)
         return None if claim is None else (claim.start_s, sorted(claim.nodes))
 
-    def of_all(self: plan_rooms.PlanRooms, templates: Any) -> BoolArray:
+    def of_all(self: claim_plans.PlanRooms, templates: Any) -> BoolArray:
         return np.ones(self._shared.cache.view.n_rows, dtype=np.bool_)
 
     of_few = plan()
-    monkeypatch.setattr(plan_rooms.PlanRooms, "_that_matter", of_all)
+    monkeypatch.setattr(claim_plans.PlanRooms, "_that_matter", of_all)
     assert plan() == of_few, f"seed {seed}"
 
 

@@ -11,8 +11,8 @@ from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.explain import explain
 from gangsched.core.framework.status import SUCCESS
-from gangsched.core.groups import claim_plans
-from gangsched.core.groups.claim_plans import ClaimPlans
+from gangsched.core.kept import claim_plans
+from gangsched.core.kept.claim_plans import ClaimPlans
 from gangsched.core.queueing.bypasses import Passed
 from gangsched.core.queueing.claims import KEPT, OVERRUN, Claims
 from gangsched.core.types.claim import StartClaim
@@ -626,7 +626,7 @@ def test_a_claim_that_costs_more_than_is_ever_saved_is_made_once_all_of_that_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Jobs of 1200 s end 300 s apart: until the last has, 450 s of the cluster would be idle."""
-    monkeypatch.setattr("gangsched.core.queueing.idle_budget._SAVED_FOR_S", 700.0)
+    monkeypatch.setattr("gangsched.core.queueing.idle._SAVED_FOR_S", 700.0)
     own = QueueingSettings(2, mode="budget", idle_share=0.1)
     c = cluster(nodes=4, gpus=1, settings=Settings(queueing=own))
     for k in range(4):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gangsched.core.groups import claim_plans
+from gangsched.core.kept import claim_plans
 from gangsched.lab.sim.objects import make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model.effects import START_PROMISED

@@ -12,7 +12,7 @@ from gangsched.config.queueing import QueueingSettings
 from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.interface import SUCCESS, BoolArray, CycleState, Status
-from gangsched.core.groups import claim_plans
+from gangsched.core.kept import claim_plans
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.lab.sim.objects import make_node

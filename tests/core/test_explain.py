@@ -13,7 +13,7 @@ from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.explain import Explanation, explain
 from gangsched.core.framework.plugin_calls import PluginError
-from gangsched.core.groups.claiming import Claiming
+from gangsched.core.kept.claiming import Claiming
 from gangsched.lab.sim.objects import RACK, make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev

@@ -44,7 +44,6 @@ from gangsched.core.groups.permits import Permits
 from gangsched.core.groups.pod_similarity import SimilarPods
 from gangsched.core.groups.reconciler import Reconciler
 from gangsched.core.groups.reservations import Reservations
-from gangsched.core.groups.units import Units
 from gangsched.core.invariants import find_broken
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.queue import SchedulingQueue
@@ -53,6 +52,7 @@ from gangsched.core.state.state import SharedState
 from gangsched.core.steps import Defect
 from gangsched.core.types.group import Group, GroupState
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.units import Units
 from gangsched.lab.sim.objects import STRANGER, at, make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.core.cache.queue_tree import QUEUE_KEY
-from gangsched.core.queueing.idle_of_queues import IdleOfQueues
+from gangsched.core.queueing.idle import IdleOfQueues
 from gangsched.core.scheduler import Scheduler
 from gangsched.lab.sim.objects import make_pod
 from gangsched.model.dialects.numbers import GROUPS_KEY

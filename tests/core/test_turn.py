@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangsched.core.dirty import AFTER_A_TURN, Mark
-from gangsched.core.groups.limit_line import LimitLine
+from gangsched.core.kept.limits import KeptInLimits
 from gangsched.core.overdue import DEADLINES
 from gangsched.core.turn import FIRST, LAST, OF_GROUPS, PHASES, Phase
 from gangsched.errors import InvariantError
@@ -70,11 +70,11 @@ def test_a_phase_that_marks_what_it_does_not_declare_is_found() -> None:
 
 
 def test_each_scheduler_of_the_simulation_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    def announces(limits: LimitLine) -> None:
+    def announces(limits: KeptInLimits) -> None:
         for group in limits._shared.groups.values():
             limits._shared.touch(group)
 
-    monkeypatch.setattr(LimitLine, "announce", announces)
+    monkeypatch.setattr(KeptInLimits, "announce", announces)
     with pytest.raises(InvariantError, match="limits has marked groups, which it does not declare"):
         a_gang_comes(cluster(nodes=0))
 

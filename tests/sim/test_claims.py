@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.binding.group_outcome import GroupOutcome
-from gangsched.core.groups.claiming import Claiming
 from gangsched.core.groups.walltime_evictions import WalltimeEvictions
+from gangsched.core.kept.claiming import Claiming
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.ends import End, Ends
 from gangsched.core.scheduler import Scheduler
@@ -88,7 +88,7 @@ def test_a_core_that_does_not_keep_the_room_is_found(monkeypatch: pytest.MonkeyP
 
 
 def test_a_core_that_gives_no_cause_for_a_slip_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gangsched.core.groups.claiming.slip_cause", lambda shared, claim, demands: "")
+    monkeypatch.setattr("gangsched.core.kept.claiming.slip_cause", lambda shared, claim, demands: "")
     assert any("claim-promise: " in one for one in found(LIMITED, range(41_060, 41_066)))
 
 

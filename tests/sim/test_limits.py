@@ -9,8 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.core.cache.queue_book import QueueBook
-from gangsched.core.groups.claimed_limits import Amounts, add_needs
-from gangsched.core.groups.limit_line import LimitLine
+from gangsched.core.kept.limits import Amounts, KeptInLimits, add_needs
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
 from gangsched.core.types.needed import completes
@@ -91,7 +90,7 @@ def test_a_core_that_counts_what_has_ended_is_found(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_core_that_counts_no_passes_at_limits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LimitLine, "started", lambda self, unit: None)
+    monkeypatch.setattr(KeptInLimits, "started", lambda self, unit: None)
     assert any(" have passed " in one for one in found(LIMITS, (10, 46)))
 
 
@@ -138,14 +137,14 @@ def test_a_core_in_which_claims_wait_for_who_leaves_them_their_limit_is_found(
     assert c.placed("large")
     assert not list(nothing_starves(c.scheduler, lambda: fresh(c), c.now_s))
 
-    def kept(self: LimitLine, group: Group) -> Amounts:
+    def kept(self: KeptInLimits, group: Group) -> Amounts:
         found = Amounts() if completes(group) else self._claimed.kept_from(group, by_claims=True)
         for one, needs in () if completes(group) else self._ahead_of(group):
             if one.is_at_bound:
                 add_needs(found, needs)
         return found
 
-    monkeypatch.setattr(LimitLine, "kept_ahead_of", kept)
+    monkeypatch.setattr(KeptInLimits, "kept_ahead_of", kept)
     c = promised_behind_who_is_kept_out()
     [problem] = nothing_starves(c.scheduler, lambda: fresh(c), c.now_s)
     assert problem.startswith("nothing-starves: <a/large unschedulable")

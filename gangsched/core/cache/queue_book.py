@@ -5,7 +5,7 @@ A usage tracker (core.cache.usage_trackers) that exists only where queues are co
     used      requests of the pods on nodes, of every scheduler, in the whole subtree
     D         the largest share of the cluster that `used` is, over the compared resources, 0 to 1
     H         D, decayed: on each change H = H * 2^(-dt / half-life) + D * (1 - 2^(-dt / half-life)), where D
-              includes what is kept idle for the queue's claims (core.queueing.idle_of_queues)
+              includes what is kept idle for the queue's claims (core.queueing.idle)
     score     (H + 15 * D) / (16 * share)
 
 Fifteen to one: then a queue that has rested forever gets at most 8/15 of the cluster beside an equal

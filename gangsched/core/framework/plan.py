@@ -1,6 +1,6 @@
 """A scheduling cycle's input and output: Demand in, Plan or FitError out; no decisions here.
 
-Made by core.groups.units (Demand) and core.cycle.cycle (the answers).
+Made by core.units (Demand) and core.cycle.cycle (the answers).
 """
 
 from __future__ import annotations

@@ -20,16 +20,14 @@ from gangsched.core.framework.interface import SUCCESS, Code, Status
 from gangsched.core.framework.plan import FitError, Plan, first_of
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Demand
-from gangsched.core.groups.admission import GroupAdmission
-from gangsched.core.groups.claiming import Claiming
 from gangsched.core.groups.failed_searches import FailedSearches
 from gangsched.core.groups.forecasts import Forecasts
-from gangsched.core.groups.limit_line import LimitLine
 from gangsched.core.groups.making_room import MakingRoom
 from gangsched.core.groups.nomination import Nominations, room_taken
 from gangsched.core.groups.passed_over import PassedOver
 from gangsched.core.groups.permits import Permits
-from gangsched.core.groups.units import Units
+from gangsched.core.kept.claiming import Claiming
+from gangsched.core.kept.limits import KeptInLimits
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
@@ -45,6 +43,7 @@ from gangsched.core.types.group import (
 )
 from gangsched.core.types.placement import Nominated, Placement
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.units import GroupAdmission, Units
 from gangsched.model.printable import marked
 from gangsched.model.workloads import DEVICE_CLASSES
 
@@ -76,7 +75,7 @@ class Attempts:
         self.claiming = Claiming(shared, reporter, self._units)
         self.forecasts = Forecasts(shared, reporter)
         self.told_former: Callable[[Group], list[str]] = lambda group: []
-        self.limits = LimitLine(shared)
+        self.limits = KeptInLimits(shared)
         self.searches = FailedSearches(shared)
         self._room = MakingRoom(
             shared,
@@ -177,7 +176,7 @@ class Attempts:
             if isinstance(answer, FitError):
                 self._refuse(unit, answer)
                 return
-            if self.claiming.may_start(unit, answer):
+            if self.claiming.charge_bypasses(unit, answer):
                 break
         else:
             later = FitError(unit[0], _CLAIMS_FIRST, (), Code.PENDING)

@@ -1,6 +1,6 @@
 """Forecasts: reports estimated starts (core.estimates) to users, and counts how good they were.
 
-A group with a claim has no forecast: its claim is better (core.groups.claims_told). A forecast is the reason
+A group with a claim has no forecast: its claim is better (core.kept.claim_reports). A forecast is the reason
 `Forecast` of the condition `gangsched.io/StartPromised`, which is then False, and a sentence in `explain`;
 nothing is written on pods. It is rewritten when it changes by more than a minute and by more than a tenth of
 the time left, at most once a minute. Once enough estimated groups have started, it names the range in which
@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from gangsched.core.groups.claims_told import told_time
+from gangsched.core.kept.claim_reports import told_time
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import Group

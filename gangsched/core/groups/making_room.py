@@ -21,12 +21,11 @@ from gangsched.core.framework.eviction_rule import EvictionRule
 from gangsched.core.framework.interface import Code, DryRun, PostFilterResult, Status
 from gangsched.core.framework.plan import FitError, Plan
 from gangsched.core.framework.profile import Demand
-from gangsched.core.groups.claiming import Claiming
 from gangsched.core.groups.eviction_rounds import EvictionRounds
 from gangsched.core.groups.failed_searches import FailedSearches, later
 from gangsched.core.groups.nomination import Nominations, would_take
-from gangsched.core.groups.overrun import past_walltime
-from gangsched.core.groups.units import Units
+from gangsched.core.kept.claiming import Claiming
+from gangsched.core.kept.overrun import past_walltime
 from gangsched.core.preemption.by_domain import run_post_filter_by_domain
 from gangsched.core.preemption.victims import is_leaving, priority_of
 from gangsched.core.state.state import SharedState
@@ -34,6 +33,7 @@ from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo, Preemption
 from gangsched.core.types.placement import Placement
 from gangsched.core.types.victim_words import LOWER, PAST_WALLTIME
+from gangsched.core.units import Units
 from gangsched.model.printable import marked
 
 Cycle = Callable[[Sequence[Demand], ClusterView, int | None], Plan | FitError]

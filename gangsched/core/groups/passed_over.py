@@ -1,5 +1,5 @@
 """PassedOver: reports attempts to core.queueing, if the configuration has `queueing`. Decides nothing; that
-is core.groups.claiming. Called by core.groups.attempts.
+is core.kept.claiming. Called by core.groups.attempts.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from functools import partial
 
 from gangsched.core.framework.plan import FitError
 from gangsched.core.framework.profile import Demand
-from gangsched.core.groups.claims_told import latest_end
+from gangsched.core.kept.claim_reports import latest_end
 from gangsched.core.queueing.expected_ends import EndsTold
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState

@@ -6,7 +6,7 @@
     its pods are victims of a preemption   nothing meanwhile: that evicts them (core.groups.nomination)
     allowEviction is off                   an event, once for each end
 
-The end is the same as for evictions in favour of a claim (core.groups.overrun): that of its last pod on a
+The end is the same as for evictions in favour of a claim (core.kept.overrun): that of its last pod on a
 node, if it is stated or enforced by kubelet. A predicted or default walltime evicts no pod. Not here: the
 evictions, and how they are repeated (core.binding.group_outcome). Called by core.scheduler.
 """
@@ -18,8 +18,8 @@ from weakref import WeakKeyDictionary
 from gangsched.config import Settings
 from gangsched.core.binding.binder import Binder
 from gangsched.core.groups.attempts import Attempts
-from gangsched.core.groups.claims_told import told_time
-from gangsched.core.groups.overrun import SPARED_S
+from gangsched.core.kept.claim_reports import told_time
+from gangsched.core.kept.overrun import SPARED_S
 from gangsched.core.preemption.victims import is_leaving
 from gangsched.core.queueing.ends import STATED
 from gangsched.core.state.reporter import Reporter

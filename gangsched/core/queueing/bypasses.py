@@ -11,18 +11,18 @@ mode:
 
     shadow   nothing is enforced; the group "would be claimed" from then on, which is counted and reported
     hard     the start waits until the group has a claim (core.queueing.claims)
-    budget   as hard, but while a claim would keep too much idle (core.queueing.idle_budget) the group may be
+    budget   as hard, but while a claim would keep too much idle (core.queueing.idle) the group may be
              bypassed beyond its bound, and counting goes on
 
 A group with a claim is not counted: every start leaves it its room, so nothing bypasses it. If the bound is
 `auto`, the first in line may get a claim before it is bypassed at all, as EASY backfilling plans for the head
 of the queue (Lifka, JSSPP 1995): that costs other groups little, and a bound alone leaves the head to luck.
-In shortest-first order it gets that claim once it has waited long enough (core.queueing.arrival_waits).
+In shortest-first order it gets that claim once it has waited long enough (core.queueing.bounds).
 
 Groups with the same needs form one class, with an array of counters in the order of the line. So a start
 costs one comparison per class, and one addition to a slice of the array if it takes what the class lacks.
-Called by core.groups.passed_over (refused), core.groups.claiming (before_start) and core.state.queue (moved);
-read by web.
+Called by core.groups.attempts (refused), core.kept.claiming (before_start) and core.state.queue (moved); read
+by web.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -39,11 +40,9 @@ from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.plan import Plan
 from gangsched.core.framework.profile import Demand
 from gangsched.core.framework.status import Code
-from gangsched.core.queueing.arrival_waits import ArrivalWaits
-from gangsched.core.queueing.bounds import Bounds
-from gangsched.core.queueing.needs import fits_empty, refused_for, taken
-from gangsched.core.queueing.open_rows import OpenRows
-from gangsched.core.queueing.waiting_classes import Needs, Rank, Record, WaitingClass
+from gangsched.core.queueing.bounds import ArrivalWaits, Bounds
+from gangsched.core.queueing.needs import Needs, OpenRows, fits_empty, refused_for, taken
+from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.group import Group, GroupState
 from gangsched.core.types.needed import completes
 from gangsched.core.types.states import IN_LINE, NOT_QUEUED
@@ -396,3 +395,73 @@ class Bypasses:
         klass.remove(record)
         if not klass.members:
             del self._classes[klass.key]
+
+
+Rank = tuple[Any, ...]
+
+_NO_BOUND = 2**62
+
+
+class Record(msgspec.Struct, eq=False):
+    """What is known about a refused group. klass: where it is counted; None: it is not eligible now.
+    not_before_s: until then no claim can be made for it, whatever ends, so it is not eligible. not_early_s:
+    until then it gets no claim before its bound. yields_until_s: until then it may be bypassed beyond its
+    bound, as its claim would keep too much idle. rank: its place in its lane."""
+
+    group: Group
+    bound: int
+    needs: Needs = {}
+    can_fit: bool = True
+    not_before_s: float = -math.inf
+    not_early_s: float = -math.inf
+    yields_until_s: float = -math.inf
+    n: int = 0
+    claimed_s: float | None = None
+    lane: str = ""
+    rank: Rank = ()
+    klass: WaitingClass | None = None
+
+
+class WaitingClass:
+    """Groups of one lane and priority with the same needs, in the order of the line."""
+
+    __slots__ = ("bounds", "key", "lane", "members", "needs", "passes", "priority", "ranks")
+
+    def __init__(self, key: tuple[object, ...], lane: str, priority: int, needs: Needs) -> None:
+        self.key = key
+        self.lane = lane
+        self.priority = priority
+        self.needs = needs
+        self.ranks: list[Rank] = []
+        self.members: list[Record] = []
+        self.passes: IntArray = np.zeros(0, dtype=np.int64)
+        self.bounds: IntArray = np.zeros(0, dtype=np.int64)
+
+    def add(self, record: Record) -> None:
+        at = bisect_left(self.ranks, record.rank)
+        self.ranks.insert(at, record.rank)
+        self.members.insert(at, record)
+        self.passes = np.insert(self.passes, at, record.n)
+        bound = record.bound if record.yields_until_s == -math.inf else _NO_BOUND
+        self.bounds = np.insert(self.bounds, at, bound)
+        record.klass = self
+
+    def remove(self, record: Record) -> None:
+        at = bisect_left(self.ranks, record.rank)
+        record.n = int(self.passes[at])
+        del self.ranks[at], self.members[at]
+        self.passes = np.delete(self.passes, at)
+        self.bounds = np.delete(self.bounds, at)
+        record.klass = None
+
+    def n_before(self, rank: Rank) -> int:
+        """How many of its groups come before that place in its lane."""
+        return bisect_left(self.ranks, rank)
+
+    def full_of(self, first: int, n: int) -> int:
+        """The index of the first among the `first` groups that n more may not bypass; -1 if there is none."""
+        found = np.flatnonzero(self.passes[:first] + n > self.bounds[:first])
+        return int(found[0]) if len(found) else -1
+
+    def count_of(self, record: Record) -> int:
+        return int(self.passes[bisect_left(self.ranks, record.rank)])

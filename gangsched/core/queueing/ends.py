@@ -5,7 +5,7 @@ predictions are corrected in Tsafrir, Etsion, Feitelson, TPDS 2007). A pod of un
 run about as long again as it has. No promise is based on such an end, but without it a bound could not be
 kept if no walltimes are stated. Pods that are always replaced never end; deleted pods end with their grace
 period. Pods begin when they are reserved here or, if bound by another process, when their kubelet admitted
-them. Called by core.groups.claim_plans and core.groups.walltime_evictions.
+them. Called by core.kept.claim_plans and core.groups.walltime_evictions.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Pure functions of arrays. `earliest` counts room for one template by resources alone, on nodes that it may
 use, in one rack if it must be in one, so its result is a first guess. The cycle that places the gang decides
-(core.groups.claim_plans), and tries later times (`Search`). Slurm and Flux plan like this for each job; here
+(core.kept.claim_plans), and tries later times (`Search`). Slurm and Flux plan like this for each job; here
 only gangs at their bound are planned.
 """
 

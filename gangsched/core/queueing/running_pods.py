@@ -3,7 +3,7 @@
 Kept up to date through the node table's journal, a few rows at a time: looking up the ends of 40,000 pods
 takes longer than the rest of a plan. A change that touches no row (a walltime edited or learned) is noticed
 some plans later, so the planner itself asks core.queueing.ends about the pods that matter. Called by
-core.groups.plan_rooms.
+core.kept.claim_plans.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from gangsched.core.framework.observer import Observer
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Profile
 from gangsched.core.framework.queueing_points import usage_labels
-from gangsched.core.queueing.arrival_waits import ArrivalWaits
+from gangsched.core.queueing.bounds import ArrivalWaits
 from gangsched.core.queueing.bypasses import Bypasses
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.ends import End, Ends

@@ -33,9 +33,9 @@ class StartClaim(msgspec.Struct, eq=False):
     and higher-priority pods that were on its nodes when it was planned, and stay. promised_s: the first start
     that was promised; None: none yet. planned_s: when it was last planned. look_s, looked_s: the next and the
     last check. n_slips: how often its start was put off; slipped_s, because: when and why, the last time.
-    told_s, told_promise: as last reported. is_outranked: a queue has since taken room from it under its
-    guarantee. is_anew: a blocker has since stated a new end. eased_at: the end of the node table's journal
-    when the claim was last checked for free room that it need not keep."""
+    told_s, told_promise: as last reported. lost_to_guarantee: a queue has since taken room from it under
+    its guarantee. is_anew: a blocker has since stated a new end. eased_at: the end of the node table's
+    journal when the claim was last checked for free room that it need not keep."""
 
     unit: tuple[Group, ...]
     serial: int
@@ -54,7 +54,7 @@ class StartClaim(msgspec.Struct, eq=False):
     because: str = ""
     told_s: float = -math.inf
     told_promise: bool = False
-    is_outranked: bool = False
+    lost_to_guarantee: bool = False
     is_anew: bool = False
     eased_at: int = -1
 

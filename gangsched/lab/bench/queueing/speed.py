@@ -18,7 +18,7 @@ from rich.console import Console
 
 from gangsched.config import default_config
 from gangsched.config.queueing import QueueingSettings
-from gangsched.core.groups.claim_plans import ClaimPlans
+from gangsched.core.kept.claim_plans import ClaimPlans
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.claim import StartClaim

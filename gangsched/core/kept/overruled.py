@@ -1,9 +1,9 @@
-"""Outranked: claims whose room a unit may use because a rule of its queue says so.
+"""OverruledClaims: claims whose room a unit may use because a rule of its queue says so.
 
 A claim keeps its room from all units of no higher priority, so a queue would wait for its guarantee until the
 claim has started. So the eviction rule (EvictionRule) applies to claimed room as well: a unit that may evict
 running pods may also take room in which no pod runs yet. Claims still yield to each other by priority and age
-alone, so that no two wait for each other. Called by core.groups.claiming.
+alone, so that no two wait for each other. Called by core.kept.claiming.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.framework.eviction_rule import TakesKeptRoom
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.supports import serves
-from gangsched.core.groups.units import Units
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.group import Group
+from gangsched.core.units import Units
 
 
-class Outranked:
+class OverruledClaims:
     """Remembers its answer, as it is asked several times a turn."""
 
     def __init__(self, shared: SharedState, units: Units) -> None:
@@ -37,7 +37,7 @@ class Outranked:
         tree = None if view.queues is None else view.queues.tree
         asked = (tree, revision, self._shared.n_heard, self._shared.cache.view.journal_end, *unit)
         if asked != self._asked:
-            self._asked, self._serials = asked, self._outranked(list(unit), claims, view)
+            self._asked, self._serials = asked, self._overruled(list(unit), claims, view)
         return [claim for claim in claims if claim.serial not in self._serials]
 
     def taken(self, unit: Sequence[Group], claims: Sequence[StartClaim], nodes: frozenset[str]) -> None:
@@ -46,9 +46,9 @@ class Outranked:
             return
         for claim in claims:
             if claim.serial in self._serials and not nodes.isdisjoint(claim.nodes):
-                claim.is_outranked = True
+                claim.lost_to_guarantee = True
 
-    def _outranked(self, unit: list[Group], claims: Sequence[StartClaim], view: QueueView) -> frozenset[int]:
+    def _overruled(self, unit: list[Group], claims: Sequence[StartClaim], view: QueueView) -> frozenset[int]:
         shared = self._shared
         members = [info for one in self._units.demands(unit) for info in one.members[: one.n_needed]]
         try:

@@ -1,4 +1,5 @@
-"""Claiming: when a group gets a claim, where and for when, and how the claim is maintained while it waits.
+"""Claiming: when a group gets a claim, where and for when, how the claim is maintained while it waits, and
+why it starts later than planned.
 
 If a start would bypass a group beyond its bound, that group gets a claim, and the start is planned again
 beside the claim. The claim is planned by the cycle that places gangs, on a Trial without the pods that will
@@ -6,32 +7,34 @@ have ended. The gang is still tried on the whole cluster and may start anywhere;
 is checked. The claim keeps its nodes and start unless it cannot, or could start much earlier.
 
 Not here: the bound (core.queueing.bypasses), which claim yields to which (core.queueing.claims), when pods
-end (core.queueing.ends), what is reported of claims (core.groups.claims_told). Called by core.groups.attempts
+end (core.queueing.ends), what is reported of claims (core.kept.claim_reports). Called by core.groups.attempts
 and core.scheduler.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.framework.plan import Plan, Shortage
-from gangsched.core.groups.claim_plans import ClaimPlans
-from gangsched.core.groups.claim_slips import slip_cause
-from gangsched.core.groups.claims_told import ClaimsTold, had_claim, was_claimed
-from gangsched.core.groups.outranked import Outranked
-from gangsched.core.groups.overrun import fix_ends, may_be_evicted_for
-from gangsched.core.groups.units import Units
+from gangsched.core.framework.profile import Demand
+from gangsched.core.kept.claim_plans import ClaimPlans
+from gangsched.core.kept.claim_reports import ClaimReports, had_claim, was_claimed
+from gangsched.core.kept.overruled import OverruledClaims
+from gangsched.core.kept.overrun import fix_ends, may_be_evicted_for
 from gangsched.core.queueing.bypasses import Bypasses
 from gangsched.core.queueing.claims import Claims
-from gangsched.core.queueing.idle_of_queues import IdleOfQueues
+from gangsched.core.queueing.idle import IdleOfQueues
+from gangsched.core.queueing.needs import open_to
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.claim import Blocker, StartClaim
-from gangsched.core.types.group import NEVER_S, Group
+from gangsched.core.types.group import NEVER_S, Group, PodInfo
 from gangsched.core.types.placement import Nominated
+from gangsched.core.units import Units
 from gangsched.model.effects import START_PROMISED
 
 # Pause before a failed claim, or early promise, is tried again: a plan costs several turns.
@@ -47,7 +50,7 @@ _LEAST_PAUSE_S = 1.0
 # Limit for one unit: each costs a look at all pods on nodes.
 _MAX_EASED = 4
 # An earlier start is taken if it is at least this much earlier: a claim that starts later than it could lets
-# units start that delay its gang. Only larger steps are reported to users (core.groups.claims_told).
+# units start that delay its gang. Only larger steps are reported to users (core.kept.claim_reports).
 _EARLIER_S = 60.0
 _PLAN_EVERY_S = 60.0
 
@@ -59,8 +62,8 @@ class Claiming:
         self._shared = shared
         self._units = units
         self.plans = ClaimPlans(shared, units)
-        self._told = ClaimsTold(shared, reporter)
-        self._outranked = Outranked(shared, units)
+        self._reports = ClaimReports(shared, reporter)
+        self._overruled = OverruledClaims(shared, units)
         self._idle = IdleOfQueues(shared.cache.view)
         self._mark = 0
         self._revision = 0
@@ -82,7 +85,7 @@ class Claiming:
         return kept
 
     def kept_now(self, unit: Sequence[Group], more: Sequence[StartClaim] = ()) -> list[Nominated]:
-        """As `nominated`, for these claims too, but without what is not free yet (core.queueing.kept_now)."""
+        """As `nominated`, for these claims too, but without what is not free yet (core.queueing.claims)."""
         kept = list(self._shared.cache.nominated.values())
         if holding_up := [*self._holding_up(unit), *more]:
             assert self._claims is not None
@@ -118,19 +121,19 @@ class Claiming:
         if claims is None or not claims.by_key:
             return []
         standing = claims.holding_up(unit, now_s, now_s + self.plans.walltime_s(unit))
-        return self._outranked.without(unit, standing, claims.revision)
+        return self._overruled.without(unit, standing, claims.revision)
 
     def told_kept(self, unit: Sequence[Group], short: Shortage) -> Iterator[str]:
         """Sentences about room that the unit lacks and that is kept for other claims."""
         if holding_up := self._holding_up(unit):
-            yield from self._told.kept(holding_up, short)
+            yield from self._reports.kept(holding_up, short)
 
     def told_own(self, group: Group) -> str:
         """A sentence about the group's claim, or why it has none; "" if there is nothing to say."""
         claim = self._claims.claim(group) if self._claims is not None else None
-        return self._told.why_none(group) if claim is None else self._told.as_told(claim)
+        return self._reports.why_none(group) if claim is None else self._reports.as_told(claim)
 
-    def may_start(self, unit: Sequence[Group], plan: Plan) -> bool:
+    def charge_bypasses(self, unit: Sequence[Group], plan: Plan) -> bool:
         """Counts the groups that the unit bypasses. False: one of them was given a claim instead; plan the
         unit again, beside that claim."""
         bypasses, shared, claims = self._shared.queue.bypasses, self._shared, self._claims
@@ -156,11 +159,11 @@ class Claiming:
             self._shared.ends.began(plan.placements, self._shared.now_s)
         if (claims := self._claims) is not None and claims.by_key:
             nodes = frozenset(self._shared.cache.view.name(one.row) for one in plan.placements)
-            self._outranked.taken(unit, claims.all, nodes)
+            self._overruled.taken(unit, claims.all, nodes)
             self._filled_in(claims, unit, plan, nodes)
         for group in unit:
             if was_claimed(group) and START_PROMISED not in group.conditions_told:
-                self._told.started(group)
+                self._reports.started(group)
 
     def _filled_in(self, claims: Claims, unit: Sequence[Group], plan: Plan, nodes: frozenset[str]) -> None:
         """Makes other claims on these nodes depend on the end of the unit, which starts there."""
@@ -172,7 +175,7 @@ class Claiming:
     def _rests_on(self, claims: Claims, claim: StartClaim, more: Sequence[Blocker] = ()) -> None:
         if claims.rest_on(claim, more):
             self._stands(claim)
-            self._told.moved(claim)
+            self._reports.moved(claim)
 
     def _recall(self, unit: Sequence[Group]) -> None:
         """Renews the claims of an earlier process: its counts are lost, but each such group was at its
@@ -186,7 +189,7 @@ class Claiming:
             if found and self.plans.has_slot(claims, first):
                 self._make(claims, bypasses, first, is_paid=True)
         if claims is None or claims.own(unit) is None:
-            self._told.withdrawn(unit)
+            self._reports.withdrawn(unit)
 
     def refused(self, unit: list[Group]) -> str:
         """Checks the claim of a unit that does not fit now; returns a sentence about it."""
@@ -194,7 +197,7 @@ class Claiming:
         self._recall(unit)
         claim = claims.own(unit) if claims is not None else None
         if claims is None or claim is None:
-            return self._told.why_none(unit[0])
+            return self._reports.why_none(unit[0])
         # Any group of a set may have its turn first.
         if frozenset(claim.unit) != frozenset(unit) or not claims.is_sound(claim):
             for one in claims.claims(unit):
@@ -205,7 +208,9 @@ class Claiming:
             claim.looked_s = now_s
             self._check_at(claim, max(claim.start_s + 1.0, now_s + _CHECK_EVERY_S))
             self._keep_or_move(claims, claim)
-        return self._told.words(claim) if claims.claim(unit[0]) is claim else self._told.why_none(unit[0])
+        return (
+            self._reports.words(claim) if claims.claim(unit[0]) is claim else self._reports.why_none(unit[0])
+        )
 
     def kept_out(self, unit: Sequence[Group], *, for_good: bool = False) -> str:
         """Handles a unit that lacks something other than room, say a plugin's consent; returns a sentence
@@ -216,7 +221,7 @@ class Claiming:
         if claims is not None and (claim := claims.own(unit)) is not None:
             if not for_good and claims.is_sound(claim) and self._shared.now_s < claim.start_s + _LATE_S:
                 self._mark = self._shared.cache.view.journal_end  # ignore changes made in its own turn
-                return self._told.words(claim)
+                return self._reports.words(claim)
             self._drop(claims, claim)
         if bypasses is not None:
             for group in unit:
@@ -259,7 +264,7 @@ class Claiming:
             for claim in claims.all:
                 if not claims.is_sound(claim):  # its members or numbers have changed
                     self._drop(claims, claim)
-        self._told.ended(claims)
+        self._reports.ended(claims)
         mark, self._mark = self._mark, shared.cache.view.journal_end
         revision, self._revision = self._revision, claims.revision
         if claims.budget is not None and (mark, revision) != (self._mark, self._revision):
@@ -267,7 +272,7 @@ class Claiming:
         is_new, self._settled = shared.settings.queueing is not self._settled, shared.settings.queueing
         if is_new or revision != self._revision:
             fix_ends(self._shared, claims)
-        self._told.extended(claims)
+        self._reports.extended(claims)
         if not claims.by_key or mark == self._mark:
             return
         rows = (view := shared.cache.view).changed_since(mark)
@@ -283,7 +288,7 @@ class Claiming:
         if self._shared.queue_book is not None:
             self._idle.charge(self._shared.queue_book, (), claims.revision, self._shared.now_s)
         self._shared.changes += claims.freed
-        self._told.ended(claims)
+        self._reports.ended(claims)
 
     def advance(self) -> None:
         """Has the groups of claims that are due tried again."""
@@ -343,7 +348,7 @@ class Claiming:
         self._check_at(claim, self._shared.now_s)  # tried once more, it reports the claim on its pods
         self._stands(claim)
         self._shared.count("claims_made")
-        self._told.made(claim)
+        self._reports.made(claim)
 
     def _affords(self, claims: Claims, claim: StartClaim, *, stands: bool = False) -> bool:
         """Whether the budget allows what the claim will keep idle; if not, its groups yield until it does."""
@@ -404,9 +409,73 @@ class Claiming:
             claim.n_slips += 1
             claim.slipped_s = self._shared.now_s
             claim.because = slip_cause(self._shared, claim, self._units.demands(list(claim.unit)))
-            claim.is_outranked = False
+            claim.lost_to_guarantee = False
         claims.keep(claim, fresh.held, fresh.start_s, fresh.end_s)
         self._check_at(claim, fresh.start_s + 1.0)
         claim.blockers, claim.beside = fresh.blockers, fresh.beside
         self._stands(claim)
-        self._told.moved(claim)
+        self._reports.moved(claim)
+
+
+def slip_cause(shared: SharedState, claim: StartClaim, demands: Sequence[Demand]) -> str:
+    """Why the claim cannot keep its start (core.queueing.claims.CAUSES). demands: its unit's."""
+    if claim.lost_to_guarantee:
+        return "guarantee"
+    if _is_shut(shared, claim, demands):
+        return "node"
+    cache, now_s = shared.cache, shared.now_s
+    known = {one.uid: one for one in claim.blockers}
+    late: list[Blocker] = []
+    is_foreign = False  # one of `late` is another scheduler's pod that states no end
+    for info in (info for name in claim.nodes for info in cache.by_node.get(name, {}).values()):
+        if (before := known.get(info.uid)) is not None:
+            if _is_extended(shared, info, before):
+                return "extended"
+            if before.end_s <= now_s:
+                late.append(before)
+                is_foreign = is_foreign or (info.group is None and not before.is_said)
+        elif info.uid in claim.beside:
+            continue
+        elif info.group is None:
+            return "other scheduler"
+        elif info.group.priority > claim.priority:
+            return "priority"
+    if any(one.is_said for one in late):
+        return "overrun"
+    if late:
+        return "other scheduler" if is_foreign and claim.promised_s is not None else "estimate"
+    claims = shared.queue.claims
+    for other in claims.ahead_of(claim.unit) if claims is not None else ():
+        if other.slipped_s >= claim.planned_s:  # the claim waits for this one, and slips with it
+            return other.because
+    return "claims" if claim.is_promise else "estimate"
+
+
+def _is_shut(shared: SharedState, claim: StartClaim, demands: Sequence[Demand]) -> bool:
+    """Whether some node would not take what is claimed on it even if it were empty: it is gone, cordoned or
+    tainted, or offers less."""
+    view, ledger = shared.cache.view, shared.cache.ledger
+    open_rows = {
+        template.serial: open_to(demand, template, view)
+        for demand in demands
+        for template, _ in demand.by_template().values()
+    }
+    kept = Counter[tuple[int, int]]()
+    for one in claim.held:
+        row, template = view.row_of(one.node_name), one.template
+        if row is None or view.unschedulable[row]:
+            return True
+        if template.serial in open_rows and not open_rows[template.serial][row]:
+            return True
+        if any(ledger.promised_unusable(row, resource, ids) for resource, ids in one.ids.items()):
+            return True
+        kept.update({(row, c): n for c, n in zip(template.columns, template.amounts, strict=True)})
+    return any(view.allocatable(column)[row] < amount for (row, column), amount in kept.items())
+
+
+def _is_extended(shared: SharedState, info: PodInfo, before: Blocker) -> bool:
+    """Whether the pod now states a later end than before, and the former end has not passed."""
+    ends, now_s = shared.ends, shared.now_s
+    if ends is None or not before.is_stated or before.end_s <= now_s:
+        return False
+    return ends.end(info, now_s, shared.wall_ahead_s).at_s > before.end_s + 1.0

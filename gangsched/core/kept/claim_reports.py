@@ -1,9 +1,9 @@
-"""ClaimsTold: tells users when a gang with a claim will start.
+"""ClaimReports: tells users when a gang with a claim will start.
 
 It writes the condition `gangsched.io/StartPromised` on the gang's object, a sentence in its pods' conditions,
 and an event. A start that depends only on stated ends is called promised, any other estimated; the two words
 are never mixed. A time is rewritten when it changes by more than a minute and by more than a tenth of the
-time left. Called by core.groups.claiming.
+time left. Called by core.kept.claiming.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def latest_end(shared: SharedState, group: Group) -> datetime | None:
     return datetime.fromtimestamp(at_s + shared.wall_ahead_s, UTC) if at_s < shared.now_s + LATEST_S else None
 
 
-class ClaimsTold:
+class ClaimReports:
     """Writes conditions and events as claims are made, move and end."""
 
     def __init__(self, shared: SharedState, reporter: Reporter) -> None:

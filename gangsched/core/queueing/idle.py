@@ -1,23 +1,34 @@
-"""How much room claims keep idle: now, with a planned claim, and at most (mode budget).
+"""How much room claims keep idle: now, with a planned claim, and at most (mode budget); and which queues pay.
 
 Idle is room that is claimed and free; room that short jobs fill meanwhile is not idle. The budget is earned
 over time: with 10 %, all claims together may keep as much of each resource idle as the whole cluster offers
 in six minutes of each hour, and the unused part is saved for up to a week. A claim that needs more than a
 week's budget is made once a week's is saved; the rest is earned afterwards, before any other claim is made.
 So if no pod states an end, a gang waits longer for its claim, but still gets one. A claim that slips is
-continued on credit. Called by
-core.groups.claiming; read by web.
+continued on credit.
+
+A claim costs other queues the room that no pod fills meanwhile. It counts as held lately (H of
+core.cache.queue_book), not as held now (D, guarantees, limits), so the queue's other groups do not lose their
+turn at once. If claims of several queues keep the same free room, the first claim's queue is charged.
+
+Called by core.kept.claiming; read by web.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
+from gangsched.core.cache.cluster_view import ClusterView
+from gangsched.core.cache.queue_book import QueueBook
 from gangsched.core.cache.view.room import RoomQueries
 from gangsched.core.cache.view.rows import RowQueries
+from gangsched.core.queueing.room import ClaimedRoom
+from gangsched.core.types.arrays import BoolArray, IntArray
+from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.placement import Nominated
 from gangsched.core.types.pod_template import PodTemplate
 
@@ -142,3 +153,80 @@ def _kept(held: Iterable[Nominated], view: RowQueries) -> tuple[_Kept, dict[int,
 
 def _total(column: int, view: RoomQueries) -> int:
     return max(int(np.where(view.live, view.allocatable(column), 0).sum()), 1)
+
+
+class _KeptFor(NamedTuple):
+    """What claims keep for a leaf queue: int64[k, n_rows] of the compared resources."""
+
+    queue: str
+    amounts: IntArray
+
+
+class IdleOfQueues:
+    """Recomputes idle room when claims, or rows that they are on, change."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+        self._room = ClaimedRoom(view)
+        self._book: QueueBook | None = None
+        self._made_of: tuple[int, ...] = ()
+        self._mark = 0
+        self._kept: list[_KeptFor] = []
+        self._names: list[str] = []
+        self._columns: IntArray = np.zeros(0, dtype=np.int64)
+        self._rows: BoolArray = np.zeros(0, dtype=np.bool_)
+
+    def charge(self, book: QueueBook, claims: Sequence[StartClaim], revision: int, now_s: float) -> None:
+        """Sets the room kept idle for each queue from now on. revision: changes with the claims."""
+        view = self._view
+        made_of = (revision, view.static_revision, view.n_rows, view.table.edition)
+        mark, self._mark = self._mark, view.journal_end
+        if made_of != self._made_of or book is not self._book:
+            self._made_of, self._book = made_of, book
+            self._read_claims(book, claims)
+        else:
+            if not self._kept:
+                return
+            changed = view.changed_since(mark) if mark != self._mark else ()
+            if changed is not None and not (len(changed) and self._rows[changed].any()):
+                return
+        book.keep_idle(self._idle(), now_s)
+
+    def _read_claims(self, book: QueueBook, claims: Sequence[StartClaim]) -> None:
+        n_rows, names = self._view.n_rows, self._view.table.names
+        columns = [column for column, name in enumerate(names) if name in book.tree.settings.compare]
+        self._names = [names[column] for column in columns]
+        self._columns = np.array(columns, dtype=np.int64)
+        claims = [one for one in claims if one.held]  # a claim whose members are all gone is about to end
+        held = self._room.held(claims)
+        amounts = held.amounts(columns)
+        whose = self._whose(book, claims)
+        self._kept = []
+        for queue in dict.fromkeys(whose):
+            own = np.flatnonzero(np.array([one == queue for one in whose]))
+            self._kept.append(_KeptFor(queue, amounts.subset(own).by_row(n_rows, held.rows[own])))
+        self._rows = np.zeros(n_rows, dtype=np.bool_)
+        self._rows[held.rows] = True
+
+    def _whose(self, book: QueueBook, claims: Sequence[StartClaim]) -> list[str]:
+        """The queue of each member on an existing node: gangs of one claim may be in several queues."""
+        found = []
+        for claim in claims:
+            queues: dict[int, str] = {}
+            for one in claim.held:
+                if self._view.row_of(one.node_name) is not None:
+                    gang = id(one.info.group)
+                    if gang not in queues:
+                        queues[gang] = book.tree.choice(one.info.pod).queue
+                    found.append(queues[gang])
+        return found
+
+    def _idle(self) -> dict[str, dict[str, int]]:
+        rows = np.flatnonzero(self._rows)
+        free = np.maximum(self._view.free_at(self._columns, rows), 0)
+        found = {}
+        for queue, amounts in self._kept:
+            taken = np.minimum(amounts[:, rows], free)
+            free -= taken
+            found[queue] = dict(zip(self._names, taken.sum(axis=1).tolist(), strict=True))
+        return found
