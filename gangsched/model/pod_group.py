@@ -9,8 +9,8 @@ which a pod names its group, those by which it states the group's numbers, how t
 or from an object, and which kinds of object. Then add it to DIALECTS below, at its place: if a pod states one
 name in several dialects, the first one wins. All else follows from the table: which kinds are watched, what
 makes a pod change its group, what members must agree on. A dialect also needs a line in
-gangsched.lab.sim.reading, which reads pods for the checkers and shares no code with this, rights for its
-kinds in deploy/rbac.yaml, and a text in docs/migrating.md.
+gangsched.lab.sim.reading.documents, which reads pods for the checkers and shares no code with this, rights
+for its kinds in deploy/rbac.yaml, and a text in docs/migrating.md.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.lab.sim.objects import make_node, make_pod, make_pod_group
-from gangsched.lab.sim.told import Told
+from gangsched.lab.sim.reading.received import Told
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod, PodStatus

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.config.devices import DeviceSettings, OnFailure
-from gangsched.lab.sim.actors import reborn
 from gangsched.lab.sim.objects import OURS, inventory, make_node, make_pod, make_pod_group
+from gangsched.lab.sim.world.actors import reborn
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.devices import INVENTORY_KEY

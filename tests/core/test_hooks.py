@@ -9,8 +9,8 @@ import pytest
 from gangsched.config import Settings
 from gangsched.core.framework.interface import SKIP, SUCCESS, Code, Status
 from gangsched.core.state.pending_hooks import BIND, PERMIT, POST_BIND, PRE_BIND
-from gangsched.lab.sim.hooks import as_bind
 from gangsched.lab.sim.objects import make_pod
+from gangsched.lab.sim.world.hooks import as_bind
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from tests.core.plugins import (

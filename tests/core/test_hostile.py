@@ -15,7 +15,7 @@ from gangsched.config import default_config
 from gangsched.core.invariants import find_broken
 from gangsched.core.scheduler import Scheduler
 from gangsched.lab.sim.objects import make_node
-from gangsched.lab.sim.streams import API_VERSIONS
+from gangsched.lab.sim.world.streams import API_VERSIONS
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Node, NodeSpec, Pod, Taint, Toleration

@@ -6,8 +6,8 @@ import pytest
 
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
-from gangsched.lab.sim.actors import reborn
 from gangsched.lab.sim.objects import make_pod
+from gangsched.lab.sim.world.actors import reborn
 from gangsched.model.walltime import WALLTIME_KEY
 from tests.core.test_claims import claims, evicted, lone
 from tests.support.scenario import Cluster, cluster, gang, with_annotations

@@ -15,7 +15,7 @@ from gangsched.core.explain import explain
 from gangsched.core.framework.interface import SUCCESS, Status
 from gangsched.core.framework.profile import Profile
 from gangsched.lab.sim.objects import make_pod
-from gangsched.lab.sim.volumes import HOST, LOCAL, WAITS, claim, local_volume
+from gangsched.lab.sim.world.volumes import HOST, LOCAL, WAITS, claim, local_volume
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.devices import is_device_key

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from gangsched.lab.sim.duel import make_follower
 from gangsched.lab.sim.objects import at, make_node, make_pod
+from gangsched.lab.sim.runs.duel import make_follower
 from gangsched.model import events as ev
 from gangsched.model.objects import Condition, PodStatus
 from gangsched.model.pod_group import ATTEMPT_KEY, RANK_KEY

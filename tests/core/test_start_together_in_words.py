@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gangsched.config import Settings
 from gangsched.core.types.group import Group
 from gangsched.lab.sim.objects import make_node, make_pod, make_pod_group
-from gangsched.lab.sim.streams import API_VERSIONS
+from gangsched.lab.sim.world.streams import API_VERSIONS
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod, SchedulingGroup
 from gangsched.model.pod_group import CORE, COSCHEDULING, GROUPS_KEY

@@ -11,8 +11,8 @@ from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.explain import explain
 from gangsched.core.queueing.claims import KEPT
-from gangsched.lab.sim.actors import reborn
 from gangsched.lab.sim.objects import at, make_node, make_pod, make_pod_group
+from gangsched.lab.sim.world.actors import reborn
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Condition, SchedulingGroup

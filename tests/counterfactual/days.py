@@ -16,10 +16,10 @@ from gangsched.core.types.group import Group
 from gangsched.journal.recorder import Picks, versions
 from gangsched.journal.records import FORMAT, End, Start, Turn, digest, encoded_events, framed
 from gangsched.journal.segments import Stream, name_of
-from gangsched.lab.sim.actors import CONTROLLED_KEY, RUN_KEY
-from gangsched.lab.sim.driver import Simulation
 from gangsched.lab.sim.objects import at, make_node, make_pod
-from gangsched.lab.sim.workloads import Arrival, Workload
+from gangsched.lab.sim.runs.driver import Simulation
+from gangsched.lab.sim.workloads.arrivals import Arrival, Workload
+from gangsched.lab.sim.world.actors import CONTROLLED_KEY, RUN_KEY
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event
 from gangsched.model.objects import Node

@@ -20,8 +20,8 @@ from gangsched.lab.counterfactual.compare import Difference
 from gangsched.lab.counterfactual.day import Ending
 from gangsched.lab.counterfactual.lives import Lives
 from gangsched.lab.counterfactual.reading import read_day
-from gangsched.lab.sim.driver import Simulation
 from gangsched.lab.sim.objects import make_node, make_pod
+from gangsched.lab.sim.runs.driver import Simulation
 from gangsched.model.events import NodeAdded
 from gangsched.model.objects import Condition, OwnerReference, Pod, PodStatus
 from gangsched.plugins import IN_TREE

@@ -10,9 +10,9 @@ import pytest
 from gangsched.journal.segments import segments_in
 from gangsched.lab.counterfactual.gangs import Gang, shaken
 from gangsched.lab.counterfactual.reading import read_day
-from gangsched.lab.sim.api import GRACE_KEY
-from gangsched.lab.sim.driver import Simulation
-from gangsched.lab.sim.workloads import Arrival
+from gangsched.lab.sim.runs.driver import Simulation
+from gangsched.lab.sim.workloads.arrivals import Arrival
+from gangsched.lab.sim.world.api import GRACE_KEY
 from tests.counterfactual.days import cluster, gang, preempted, record
 from tests.counterfactual.test_counterfactual import asked, of
 

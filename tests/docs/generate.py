@@ -27,7 +27,7 @@ from gangsched.core.cache.selected_keys import MAX_IDLE, PODS_A_SECOND
 from gangsched.core.state import bind_table, start_table, transitions
 from gangsched.extenders.client import MAX_REPLY, NODE_BYTES, NODE_VALUES
 from gangsched.extension.runner import MAX_RUNNING
-from gangsched.lab.sim.catalogue import JUDGES
+from gangsched.lab.sim.judges.catalogue import JUDGES
 from gangsched.model import bounded
 from gangsched.model.devices import MAX_DEVICES, MAX_ID_LENGTH, MAX_LISTED_RESOURCES
 from gangsched.model.dialects import foreign

@@ -11,9 +11,9 @@ from collections.abc import Callable
 import pytest
 
 from gangsched.config import Settings
-from gangsched.lab.sim.driver import Simulation
-from gangsched.lab.sim.faults import STORM
-from gangsched.lab.sim.workloads import Workload, preempting_workload, random_workload
+from gangsched.lab.sim.runs.driver import Simulation
+from gangsched.lab.sim.workloads.arrivals import Workload, preempting_workload, random_workload
+from gangsched.lab.sim.world.weather import STORM
 from gangsched.model import effects as ef
 from tests.docs.messages import VARIES
 from tests.docs.pages import DOCS, code_spans

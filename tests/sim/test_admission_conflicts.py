@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from gangsched.config import Settings
 from gangsched.config.devices import DeviceSettings
 from gangsched.core.binding.admission_conflicts import AdmissionConflicts
-from gangsched.lab.sim.driver import Broken, Simulation
-from gangsched.lab.sim.faults import STORM
 from gangsched.lab.sim.objects import GPU
-from gangsched.lab.sim.reading import ids_in
-from gangsched.lab.sim.workloads import Workload, random_workload
+from gangsched.lab.sim.reading.documents import ids_in
+from gangsched.lab.sim.runs.driver import Broken, Simulation
+from gangsched.lab.sim.workloads.arrivals import Workload, random_workload
+from gangsched.lab.sim.world.weather import STORM
 from gangsched.model.device_constraints import CONSTRAINTS_KEY
 from gangsched.model.devices import ALLOCATED_KEY
 from gangsched.model.objects import Pod

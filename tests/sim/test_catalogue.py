@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gangsched.core import invariants
 from gangsched.lab import sim
-from gangsched.lab.sim.catalogue import JUDGES
+from gangsched.lab.sim.judges.catalogue import JUDGES
 
 ROOM = Path(sim.__file__).parent
 # As in f"one-holder: {device} is held by {owners}", of one judge or two.

@@ -19,12 +19,12 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.waking import _Heard
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.group import MemberState
-from gangsched.lab.sim.driver import Simulation
-from gangsched.lab.sim.filling import is_plain, places
-from gangsched.lab.sim.limits import limited_workload
+from gangsched.lab.sim.judges.queueing.filling import is_plain, places
 from gangsched.lab.sim.making import make_scheduler
 from gangsched.lab.sim.objects import GPU, make_pod
-from gangsched.lab.sim.storms import STORMS, Storm
+from gangsched.lab.sim.runs.driver import Simulation
+from gangsched.lab.sim.runs.storms import STORMS, Storm
+from gangsched.lab.sim.workloads.walltimes import limited_workload
 from gangsched.model.effects import EvictPod
 from tests.sim.test_queueing import Recounted
 from tests.support.breaking import found, keep_behind_claims

@@ -16,9 +16,9 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
 from gangsched.errors import ConfigError
 from gangsched.lab.sim import command
-from gangsched.lab.sim.driver import Broken
 from gangsched.lab.sim.making import make_scheduler
-from gangsched.lab.sim.storms import STORMS, Case, Make, Shrunk, Storm, case, shrink
+from gangsched.lab.sim.runs.driver import Broken
+from gangsched.lab.sim.runs.storms import STORMS, Case, Make, Shrunk, Storm, case, shrink
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 

@@ -6,9 +6,9 @@ import json
 
 from msgspec.structs import replace
 
-from gangsched.lab.sim.checkers import bind_is_sound
+from gangsched.lab.sim.judges.places.binds import bind_is_sound
 from gangsched.lab.sim.objects import GPU, make_node, make_pod
-from gangsched.lab.sim.told import Told
+from gangsched.lab.sim.reading.received import Told
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 

@@ -14,12 +14,12 @@ from msgspec.structs import replace
 from gangsched.core.scheduler import Scheduler
 from gangsched.kube.election.fence import Fence, Fenced, FenceRecord
 from gangsched.kube.election.steps import Create, Update
-from gangsched.lab.sim.driver import Broken
-from gangsched.lab.sim.duel import Duel, Replica
-from gangsched.lab.sim.faults import STORM
-from gangsched.lab.sim.fence import FenceObject, SimFence
-from gangsched.lab.sim.streams import API_VERSIONS
-from gangsched.lab.sim.workloads import random_workload
+from gangsched.lab.sim.runs.driver import Broken
+from gangsched.lab.sim.runs.duel import Duel, Replica
+from gangsched.lab.sim.workloads.arrivals import random_workload
+from gangsched.lab.sim.world.fence import FenceObject, SimFence
+from gangsched.lab.sim.world.streams import API_VERSIONS
+from gangsched.lab.sim.world.weather import STORM
 from gangsched.model.effects import BindPod, Effect
 from gangsched.model.events import Event, KindMissing, KindSynced, NodeAdded, PodAdded, PodGroupAdded
 from tests.sim.test_museum_fence import forgets

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from gangsched.lab.sim.driver import Simulation
-from gangsched.lab.sim.given_back import GivenBack
+from gangsched.lab.sim.judges.queueing.given_back import GivenBack
 from gangsched.lab.sim.objects import make_node, make_pod
-from gangsched.lab.sim.storms import STORMS, case
-from gangsched.lab.sim.teams import QUEUE_KEY
-from gangsched.lab.sim.told import Told
+from gangsched.lab.sim.reading.received import Told
+from gangsched.lab.sim.runs.driver import Simulation
+from gangsched.lab.sim.runs.storms import STORMS, case
+from gangsched.lab.sim.workloads.guaranteed_queues import QUEUE_KEY
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
 

@@ -14,10 +14,10 @@ from gangsched.core.framework.interface import SUCCESS, CycleState, Status
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
 from gangsched.core.types.placement import Placement
-from gangsched.lab.sim.driver import Broken, Simulation
-from gangsched.lab.sim.faults import CALM, STORM, Rates
 from gangsched.lab.sim.making import make_scheduler
-from gangsched.lab.sim.workloads import random_workload
+from gangsched.lab.sim.runs.driver import Broken, Simulation
+from gangsched.lab.sim.workloads.arrivals import random_workload
+from gangsched.lab.sim.world.weather import CALM, STORM, Rates
 from gangsched.model.objects import Pod
 
 N_SEEDS = int(os.environ.get("GANGSCHED_SEEDS", "60")) // 4

@@ -6,8 +6,8 @@ import json
 from random import Random
 from typing import Any
 
-from gangsched.lab.sim import hostile
 from gangsched.lab.sim.objects import OURS
+from gangsched.lab.sim.workloads import hostile
 
 
 def drawn(seed: int) -> list[dict[str, Any]]:

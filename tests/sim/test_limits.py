@@ -13,12 +13,12 @@ from gangsched.core.kept.limits import Amounts, KeptInLimits, add_needs
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
 from gangsched.core.types.needed import completes
-from gangsched.lab.sim.capped import Limits
-from gangsched.lab.sim.checkers import nothing_starves
-from gangsched.lab.sim.driver import Simulation
+from gangsched.lab.sim.judges.at_rest import nothing_starves
+from gangsched.lab.sim.judges.queueing.limits import Limits
 from gangsched.lab.sim.objects import make_node, make_pod
-from gangsched.lab.sim.storms import STORMS, case
-from gangsched.lab.sim.told import Told
+from gangsched.lab.sim.reading.received import Told
+from gangsched.lab.sim.runs.driver import Simulation
+from gangsched.lab.sim.runs.storms import STORMS, case
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from gangsched.lab.sim.storms import HOSTILE, STORMS, case
+from gangsched.lab.sim.runs.storms import HOSTILE, STORMS, case
 
 MIXED = STORMS["mixed"]
 

@@ -9,9 +9,9 @@ from gangsched.core.groups.attempts import Attempts
 from gangsched.core.state.queue import SchedulingQueue
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import Group, GroupState
-from gangsched.lab.sim.moody import MoodySimulation
-from gangsched.lab.sim.moody_plugins import MoodyReserve
-from gangsched.lab.sim.storms import STORMS, case
+from gangsched.lab.sim.faults.fickle_plugins import MoodyReserve
+from gangsched.lab.sim.runs.fickle_run import MoodySimulation
+from gangsched.lab.sim.runs.storms import STORMS, case
 from tests.support.breaking import found
 
 MOODY = STORMS["moody"]

@@ -34,11 +34,11 @@ from gangsched.config import Settings
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import BindState, Group, MemberState
 from gangsched.core.types.states import STARTED
-from gangsched.lab.sim.driver import Broken, Simulation
-from gangsched.lab.sim.faults import STORM, Rates
 from gangsched.lab.sim.making import make_scheduler
 from gangsched.lab.sim.objects import STRANGER, make_node, make_pod
-from gangsched.lab.sim.workloads import Arrival, Workload, random_workload
+from gangsched.lab.sim.runs.driver import Broken, Simulation
+from gangsched.lab.sim.workloads.arrivals import Arrival, Workload, random_workload
+from gangsched.lab.sim.world.weather import STORM, Rates
 from gangsched.model import events as ev
 from gangsched.model.effects import Effect
 from tests.support.breaking import searched

@@ -27,14 +27,14 @@ from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.start_together import StartTogether
 from gangsched.core.types import pod_template
 from gangsched.core.types.group import NEVER_S, Group, MemberState, PodInfo
-from gangsched.lab.sim.faults import CALM, STORM, BindFate
+from gangsched.lab.sim.faults.mischief import DEEDS
 from gangsched.lab.sim.making import make_scheduler
-from gangsched.lab.sim.mischief import DEEDS
-from gangsched.lab.sim.objects import make_node, make_pod
-from gangsched.lab.sim.reading import MARK
-from gangsched.lab.sim.storms import HOSTILE, ROUGH, STORMS, Case, Storm, case
-from gangsched.lab.sim.streams import Item, Key, Stream
-from gangsched.lab.sim.workloads import Arrival, Workload
+from gangsched.lab.sim.objects import Key, make_node, make_pod
+from gangsched.lab.sim.reading.documents import MARK
+from gangsched.lab.sim.runs.storms import HOSTILE, ROUGH, STORMS, Case, Storm, case
+from gangsched.lab.sim.workloads.arrivals import Arrival, Workload
+from gangsched.lab.sim.world.streams import Item, Stream
+from gangsched.lab.sim.world.weather import CALM, STORM, BindFate
 from gangsched.model import bounded, quantity, resources
 from gangsched.model import effects as ef
 from gangsched.model import events as ev

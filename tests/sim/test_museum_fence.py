@@ -18,11 +18,11 @@ from gangsched.core.binding import bind_sender
 from gangsched.core.types.group import MemberState, PodInfo
 from gangsched.kube.election.fence import FenceRecord
 from gangsched.kube.election.steps import Create, Update
-from gangsched.lab.sim import checkers
-from gangsched.lab.sim.driver import Broken, Simulation
-from gangsched.lab.sim.fence import FenceObject, SimFence
+from gangsched.lab.sim.judges.places.device_holders import OneOwner
 from gangsched.lab.sim.objects import make_node, make_pod
-from gangsched.lab.sim.workloads import Arrival, Workload
+from gangsched.lab.sim.runs.driver import Broken, Simulation
+from gangsched.lab.sim.workloads.arrivals import Arrival, Workload
+from gangsched.lab.sim.world.fence import FenceObject, SimFence
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 
@@ -51,7 +51,7 @@ class Story:
 
     @property
     def is_given_twice(self) -> bool:
-        return bool(list(checkers.OneOwner().look(self.sim.api, self.sim.scheduler)))
+        return bool(list(OneOwner().look(self.sim.api, self.sim.scheduler)))
 
     def after_a_crash(self) -> bool:
         """Its process dies, and the next one has the devices for another."""

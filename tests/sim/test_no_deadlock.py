@@ -14,11 +14,11 @@ import msgspec
 import pytest
 
 from gangsched.core.types.group import Group, GroupState
-from gangsched.lab.sim.driver import Simulation
-from gangsched.lab.sim.faults import CALM
 from gangsched.lab.sim.objects import make_node, make_pod
-from gangsched.lab.sim.storms import ROUGH
-from gangsched.lab.sim.workloads import Arrival, Workload, random_workload
+from gangsched.lab.sim.runs.driver import Simulation
+from gangsched.lab.sim.runs.storms import ROUGH
+from gangsched.lab.sim.workloads.arrivals import Arrival, Workload, random_workload
+from gangsched.lab.sim.world.weather import CALM
 from gangsched.model.pod_group import GROUPS_KEY, TOTAL_MEMBERS_KEY, GroupKey
 
 N_SEEDS = int(os.environ.get("GANGSCHED_SEEDS", "60")) // 2

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gangsched.core.queueing.bypasses import Bypasses
+from gangsched.lab.sim.judges.queueing.overtaken import Entitled, Overtaken
 from gangsched.lab.sim.objects import make_pod
-from gangsched.lab.sim.overtaken import Entitled, Overtaken
 from gangsched.plugins.fairness import Fairness
 from tests.core.queued import queued
 from tests.support.scenario import gang

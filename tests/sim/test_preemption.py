@@ -7,10 +7,10 @@ import os
 import pytest
 
 from gangsched.config import Settings
-from gangsched.lab.sim.driver import Simulation
-from gangsched.lab.sim.faults import CALM, STORM, Rates
-from gangsched.lab.sim.storms import STORMS, case
-from gangsched.lab.sim.workloads import preempting_workload
+from gangsched.lab.sim.runs.driver import Simulation
+from gangsched.lab.sim.runs.storms import STORMS, case
+from gangsched.lab.sim.workloads.arrivals import preempting_workload
+from gangsched.lab.sim.world.weather import CALM, STORM, Rates
 from gangsched.model.pod_group import group_key
 
 N_SEEDS = int(os.environ.get("GANGSCHED_SEEDS", "60"))

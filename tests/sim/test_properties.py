@@ -13,9 +13,9 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from gangsched.lab.sim.driver import Simulation
-from gangsched.lab.sim.faults import STORM
-from gangsched.lab.sim.storms import STORMS, Storm, case, shrink
+from gangsched.lab.sim.runs.driver import Simulation
+from gangsched.lab.sim.runs.storms import STORMS, Storm, case, shrink
+from gangsched.lab.sim.world.weather import STORM
 from gangsched.model.devices import ALLOCATED_KEY
 
 N_SEEDS = int(os.environ.get("GANGSCHED_SEEDS", "60"))
@@ -95,7 +95,8 @@ def test_one_seed_is_one_history(name: str) -> None:
 
 _HISTORY = """
 import hashlib
-from gangsched.lab.sim.storms import STORMS, case
+from gangsched.lab.sim.runs.storms import STORMS
+from gangsched.lab.sim.runs.storms import case
 sim = case(STORMS["hostile"], 11).run()
 print(len(sim.history), hashlib.sha256(b"\\n".join(sim.history)).hexdigest())
 """

@@ -17,9 +17,9 @@ from gangsched.core.queueing.bypasses import Bypasses
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group, GroupState
 from gangsched.core.types.needed import completes
-from gangsched.lab.sim.driver import Simulation
 from gangsched.lab.sim.making import make_scheduler
-from gangsched.lab.sim.storms import STORMS, Storm
+from gangsched.lab.sim.runs.driver import Simulation
+from gangsched.lab.sim.runs.storms import STORMS, Storm
 from gangsched.model.pod_group import GroupKey
 
 SHADOW = QueueingSettings(bound=2)

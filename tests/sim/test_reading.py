@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangsched.errors import ParseError
-from gangsched.lab.sim import reading
 from gangsched.lab.sim.objects import inventory, make_node, make_pod, make_pod_group
+from gangsched.lab.sim.reading import documents as reading
 from gangsched.model import device_labels, devices, quantity
 from gangsched.model.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
 from gangsched.model.pod_group import group_key

@@ -8,10 +8,10 @@ import pytest
 
 from gangsched.core import reconfigure, scheduler
 from gangsched.core.types.group import Group, GroupState
-from gangsched.lab.sim.reload_duel import ReloadDuel
-from gangsched.lab.sim.reload_mix import BESIDE, MoodyReloads, VolumeReloads, mixed
-from gangsched.lab.sim.reloads import ReloadSimulation
-from gangsched.lab.sim.storms import STORMS, case
+from gangsched.lab.sim.runs.reload_duel import ReloadDuel
+from gangsched.lab.sim.runs.reload_mix import BESIDE, MoodyReloads, VolumeReloads, mixed
+from gangsched.lab.sim.runs.reloads import ReloadSimulation
+from gangsched.lab.sim.runs.storms import STORMS, case
 from tests.support.breaking import found
 
 RELOADS = STORMS["reloads"]

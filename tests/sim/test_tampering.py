@@ -15,9 +15,9 @@ from gangsched.config import Settings
 from gangsched.config.devices import DeviceSettings
 from gangsched.core.device_audit.drift import DriftAudit
 from gangsched.core.types.group import PodInfo
-from gangsched.lab.sim.driver import Broken, Simulation
-from gangsched.lab.sim.faults import STORM
-from gangsched.lab.sim.workloads import random_workload
+from gangsched.lab.sim.runs.driver import Broken, Simulation
+from gangsched.lab.sim.workloads.arrivals import random_workload
+from gangsched.lab.sim.world.weather import STORM
 
 N_SEEDS = int(os.environ.get("GANGSCHED_SEEDS", "60"))
 # Lost answers, conflicts, late watches. No crash in the middle of a swap (tests/core/test_audit.py has that),

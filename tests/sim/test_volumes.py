@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.lab.sim.driver import Simulation
-from gangsched.lab.sim.faults import CALM
-from gangsched.lab.sim.storage import VolumeSimulation
-from gangsched.lab.sim.storms import STORMS, case
-from gangsched.lab.sim.volumes import DISK, LOCAL, claims_of, volumes_workload
+from gangsched.lab.sim.runs.driver import Simulation
+from gangsched.lab.sim.runs.storms import STORMS, case
+from gangsched.lab.sim.runs.volume_run import VolumeSimulation
+from gangsched.lab.sim.workloads.volumes import volumes_workload
+from gangsched.lab.sim.world.volumes import DISK, LOCAL, claims_of
+from gangsched.lab.sim.world.weather import CALM
 from gangsched.model.storage import CLAIMS
 from gangsched.plugins.volume_matching import Choice, Given
 

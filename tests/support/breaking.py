@@ -11,7 +11,7 @@ import pytest
 
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.types.group import Group
-from gangsched.lab.sim.storms import STORMS, Storm, case
+from gangsched.lab.sim.runs.storms import STORMS, Storm, case
 
 _SHOWN_BY = {
     "w1_a_lost_answer_counts_as_a_no": 6,

@@ -15,12 +15,12 @@ from gangsched.config import Settings
 from gangsched.core.framework.interface import Status
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
-from gangsched.lab.sim import checkers
+from gangsched.lab.sim.judges.places.binds import bind_is_sound
 from gangsched.lab.sim.making import make_scheduler
 from gangsched.lab.sim.objects import at, make_node, make_pod
-from gangsched.lab.sim.reading import ids_of
-from gangsched.lab.sim.streams import API_VERSIONS
-from gangsched.lab.sim.told import Told
+from gangsched.lab.sim.reading.documents import ids_of
+from gangsched.lab.sim.reading.received import Told
+from gangsched.lab.sim.world.streams import API_VERSIONS
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Condition, CustomObject, Node, Pod
@@ -165,7 +165,7 @@ class Cluster:
         self.effects += effects
         for effect in effects:
             if isinstance(effect, ef.BindPod):
-                broken = list(checkers.bind_is_sound(effect, self.told))
+                broken = list(bind_is_sound(effect, self.told))
                 assert not broken, broken
                 self.told.promise(effect)
                 self._bind(effect)

@@ -9,11 +9,11 @@ import pytest
 
 from gangsched.config import Settings, default_config
 from gangsched.core.scheduler import Scheduler
-from gangsched.lab.sim.driver import Simulation
 from gangsched.lab.sim.making import make_scheduler
 from gangsched.lab.sim.objects import make_node
-from gangsched.lab.sim.storms import ROUGH
-from gangsched.lab.sim.workloads import random_workload
+from gangsched.lab.sim.runs.driver import Simulation
+from gangsched.lab.sim.runs.storms import ROUGH
+from gangsched.lab.sim.workloads.arrivals import random_workload
 from gangsched.plugins import IN_TREE, build_profiles
 from tests.support.scenario import Cluster, gang, with_annotations
 from tests.telemetry.recorder import Recorder

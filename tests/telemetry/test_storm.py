@@ -16,11 +16,11 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from gangsched.config import Settings, default_config
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
-from gangsched.lab.sim.driver import Simulation
-from gangsched.lab.sim.mischief import Mischief
+from gangsched.lab.sim.faults.mischief import Mischief
 from gangsched.lab.sim.objects import at
-from gangsched.lab.sim.storms import ROUGH
-from gangsched.lab.sim.workloads import random_workload
+from gangsched.lab.sim.runs.driver import Simulation
+from gangsched.lab.sim.runs.storms import ROUGH
+from gangsched.lab.sim.workloads.arrivals import random_workload
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event
 from gangsched.plugins import IN_TREE, build_profiles

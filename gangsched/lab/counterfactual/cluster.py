@@ -16,12 +16,12 @@ from msgspec.structs import replace
 
 from gangsched.lab.counterfactual.day import Day, Ending, Life
 from gangsched.lab.counterfactual.run_times import RunTimes
-from gangsched.lab.sim.actors import reborn
-from gangsched.lab.sim.api import SimApi
-from gangsched.lab.sim.faults import CALM, BindFate, Weather
 from gangsched.lab.sim.objects import at
-from gangsched.lab.sim.store import KINDS
 from gangsched.lab.sim.timeline import Timeline
+from gangsched.lab.sim.world.actors import reborn
+from gangsched.lab.sim.world.api import SimApi
+from gangsched.lab.sim.world.store import KINDS
+from gangsched.lab.sim.world.weather import CALM, BindFate, Weather
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.devices import ALLOCATED_KEY

@@ -22,7 +22,7 @@ from gangsched.core.steps import Defect
 from gangsched.errors import GangschedError
 from gangsched.lab.counterfactual.cluster import Cluster, Course
 from gangsched.lab.counterfactual.day import Day
-from gangsched.lab.sim.store import KINDS
+from gangsched.lab.sim.world.store import KINDS
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.web.board.history import device_use

@@ -18,7 +18,7 @@ from gangsched.journal.segments import Reader, Segment, naming
 from gangsched.journal.unread import Ended, empty_among, lost_after, starts_of
 from gangsched.lab.counterfactual.day import Day, Told
 from gangsched.lab.counterfactual.lives import Lives
-from gangsched.lab.sim.store import KINDS
+from gangsched.lab.sim.world.store import KINDS
 from gangsched.model import events as ev
 
 MAX_DAYS = 1100

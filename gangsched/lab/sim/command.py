@@ -1,6 +1,6 @@
 """`python -m gangsched.lab.sim`: runs seeds of storms, reports progress and findings, minimized.
 
-Lives here: flags, processes, output. Not here: storms and minimizing (lab.sim.storms).
+Lives here: flags, processes, output. Not here: storms and minimizing (lab.sim.runs.storms).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from msgspec.structs import replace
 
 from gangsched.errors import ConfigError
 from gangsched.garbage_collection import collect_rarely
-from gangsched.lab.sim.driver import Broken
-from gangsched.lab.sim.storms import STORMS, Case, case, shrink
+from gangsched.lab.sim.runs.driver import Broken
+from gangsched.lab.sim.runs.storms import STORMS, Case, case, shrink
 from gangsched.whole_file import write_whole
 
 _USAGE = """\

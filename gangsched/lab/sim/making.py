@@ -1,8 +1,8 @@
 """The schedulers of simulations, as they are assembled live.
 
 Lives here: configurations, a scheduler with one, and one with additional plugins. Not here: which queues
-there are (lab.sim.teams, lab.sim.capped), followers (lab.sim.duel). Called by these, lab.sim.driver,
-lab.sim.storms and tests.
+there are (lab.sim.workloads.guaranteed_queues, lab.sim.workloads.limited_queues), followers
+(lab.sim.runs.duel). Called by these, lab.sim.runs.driver, lab.sim.runs.storms and tests.
 """
 
 from __future__ import annotations

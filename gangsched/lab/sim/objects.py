@@ -1,6 +1,6 @@
 """Kubernetes objects for simulations and scenarios, built without JSON. Times are virtual.
 
-Not here: what the API server does to them (lab.sim.api).
+Not here: what the API server does to them (lab.sim.world.api).
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ OURS = "gangsched"
 STRANGER = "default-scheduler"
 MACHINE_KEY = "sim.example.com/machine"
 """Node label that names the node's entry in MACHINES."""
+Key = tuple[str, ...]
+"""Of an object in a store: its namespace and name, with the dialect before them for a gang's."""
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 

@@ -9,13 +9,13 @@ from random import Random
 from msgspec.structs import replace
 
 from gangsched.kube.watch import unparsed
-from gangsched.lab.sim.actors import CONTROLLED_KEY, RUN_KEY, reborn
-from gangsched.lab.sim.api import SimApi
-from gangsched.lab.sim.faults import Rates, Weather
-from gangsched.lab.sim.mischief import Mischief
+from gangsched.lab.sim.faults.mischief import Mischief
 from gangsched.lab.sim.objects import RACK, make_node
-from gangsched.lab.sim.streams import Stream
 from gangsched.lab.sim.timeline import Timeline
+from gangsched.lab.sim.world.actors import CONTROLLED_KEY, RUN_KEY, reborn
+from gangsched.lab.sim.world.api import SimApi
+from gangsched.lab.sim.world.streams import Stream
+from gangsched.lab.sim.world.weather import Rates, Weather
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Node, Pod

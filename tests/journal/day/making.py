@@ -22,8 +22,8 @@ from gangsched.extenders.asking import verdicts_of
 from gangsched.journal.counted import Counted
 from gangsched.journal.recorder import Recorder
 from gangsched.journal.records import HEAD, Reconfigured, Start, Turn, framed, read_record
-from gangsched.lab.sim.faults import Rates
 from gangsched.lab.sim.objects import at
+from gangsched.lab.sim.world.weather import Rates
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.plugins import IN_TREE, build_profiles

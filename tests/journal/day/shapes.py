@@ -9,8 +9,8 @@ from random import Random
 import msgspec
 from msgspec.structs import replace
 
-from gangsched.lab.sim.actors import CONTROLLED_KEY, RUN_KEY
 from gangsched.lab.sim.objects import GPU, OURS, RACK, make_pod, make_pod_group
+from gangsched.lab.sim.world.actors import CONTROLLED_KEY, RUN_KEY
 from gangsched.model.dialects import kai, koordinator, lightweight, volcano, yunikorn
 from gangsched.model.objects import Container, CustomObject, Pod, ResourceRequirements, SchedulingGroup
 from gangsched.model.owners import OwnerName, job_sets, leader_worker_sets

@@ -4,7 +4,7 @@ Lives here: a loop whose time moves when nothing is left to do (loop), a network
 cuts, delays and silences anywhere (network), an API server at its other end that speaks HTTP and obeys the
 embedded server's rules (server), the faults between them (weather), a small busy cluster (cluster), the
 invariants (judge), and one seed's run (run). Not here: the core alone, fed with events instead of bytes,
-which is far faster and finds more of the core's own failures (lab.sim.driver).
+which is far faster and finds more of the core's own failures (lab.sim.runs.driver).
 
 Nothing of the process is replaced but its clock and its sockets: gangsched.app with its reflectors, lanes,
 HTTP, election, inbox and core runs as it does in a cluster. TLS is left out. So is a bind that arrives after

@@ -1,0 +1,1 @@
+"""What people, machines and plugins do wrong, drawn from a seed."""

@@ -1,0 +1,1 @@
+"""Judges of how gangs start, run in part, wait, and lose members."""

@@ -1,0 +1,1 @@
+"""Judges of where pods go: room, devices, constraints, links and volumes."""

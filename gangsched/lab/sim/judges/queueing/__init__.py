@@ -1,0 +1,1 @@
+"""Judges of who starts when: waking, overtaking, claims, limits, guarantees and walltimes."""

@@ -1,0 +1,1 @@
+"""Judges of what people read: conditions, group status, pages, and what a namespace may know."""

@@ -1,0 +1,1 @@
+"""Runs of a seed: one scheduler or two, reloads, volumes, plugins; and the storms by name."""
