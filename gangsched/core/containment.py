@@ -118,7 +118,7 @@ class Containment:
         if self._pods.is_asking:
             self.more_at_s = self._pods.ask_about_binds()
         if self._skipped:
-            self._shared.touched.update(self._skipped)
+            self._shared.marked_groups.update(self._skipped)
             self._skipped.clear()
             self.more_at_s = min(self.more_at_s, self._shared.now_s + _PAUSE_S)
 
@@ -171,13 +171,13 @@ class Containment:
             self._scheduler.group_specs.refuse_object(key, meta.uid, f"PodGroup {key}: {said}")
         elif isinstance(event, ev.OwnerPut):
             for group in self._scheduler.owners.refuse(event.owner.named, said):
-                self._shared.touch(group)
+                self._shared.mark_group(group)
         elif isinstance(event, ev.ObjectPut):
             meta = event.object.metadata
             self._scheduler.reporter.refused(event.kind, meta.namespace, meta.name, meta.uid, said)
         elif isinstance(event, ev.KindSynced | ev.KindMissing | ev.LeadershipGained):
             for group in self._shared.groups.values():
-                self._shared.touch(group)
+                self._shared.mark_group(group)
         elif isinstance(event, ev.HookAnswered):
             call = self._shared.hooks.latest
             if call is not None:

@@ -83,7 +83,7 @@ class Watch:
         cache, queue = shared.cache, shared.queue
         claims = queue.claims
         return (
-            len(shared.touched),
+            len(shared.marked_groups),
             len(shared.broken_reservations),
             len(shared.changes) + len(cache.index.changes) + (len(claims.freed) if claims is not None else 0),
             len(cache.clashes) + len(cache.bad_reports),

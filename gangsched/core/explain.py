@@ -332,7 +332,7 @@ def _binding(group: Group) -> Found:
         )
         if binds[state]
     ]
-    unclear = next((i.unclear for i in group.in_state(MemberState.ASSUMED) if i.unclear), "")
+    unclear = next((i.unclear_answer for i in group.in_state(MemberState.ASSUMED) if i.unclear_answer), "")
     return Found(
         f"It is being bound: {group.n_bound} of {group.start_count} are bound; of the others,"
         f" {', '.join(told)}." + (f" The last unclear answer: {unclear}." if unclear else ""),

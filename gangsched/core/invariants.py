@@ -62,8 +62,8 @@ class Recount:
                 info.node_name,
                 info.template,
                 info.ids,
-                info.in_doubt,
-                info.said_gone,
+                info.bind_may_land,
+                info.reported_gone,
                 info.pod.spec.priority,
             )
             for uid, info in shared.cache.pods.items()
@@ -118,7 +118,7 @@ class _Sums:
     def _add(self, read: Iterable[tuple[Any, ...]]) -> None:
         members, by_state, unbound = self.members, self.by_state, self.unbound
         places, all_rows, alike, priorities = self.places, self.rows, self.alike, self.priorities
-        for uid, info, group, state, row, name, template, ids, in_doubt, said_gone, priority in read:
+        for uid, info, group, state, row, name, template, ids, bind_may_land, reported_gone, priority in read:
             if group is not None:
                 mine = members.get(group)
                 if mine is None:
@@ -126,7 +126,7 @@ class _Sums:
                     by_state[group] = _NONE.copy()
                 mine[uid] = info
                 by_state[group][state] += 1
-                if state is not BOUND and (state is ASSUMED or ids or in_doubt):
+                if state is not BOUND and (state is ASSUMED or ids or bind_may_land):
                     unbound.append(info)
             if name:
                 there = places.get(name)
@@ -144,7 +144,7 @@ class _Sums:
             elif row != NO_ROW:
                 self.broken.append(f"counts: {info!r} is counted on row {row}, and is on no node")
             if ids:
-                self._hold(info, ids, is_ours=group is not None and not said_gone)
+                self._hold(info, ids, is_ours=group is not None and not reported_gone)
 
     def _hold(self, info: PodInfo, held: Mapping[str, tuple[str, ...]], *, is_ours: bool) -> None:
         for resource, ids in held.items():
@@ -260,7 +260,7 @@ def _unlike_its_state(info: PodInfo) -> list[str]:
         sent = info.bind is not UNASKED
         if group is not None and sent != (group.state is _BINDING):
             return [f"reservations: {info!r} has bind {info.bind.value} in {group!r}"]
-    elif info.in_doubt and info.state is PENDING:
+    elif info.bind_may_land and info.state is PENDING:
         return [f"late-binds: {info!r} holds nothing, and a bind of it may land"]
     elif info.ids:
         return [f"reservations: {info!r} holds devices"]

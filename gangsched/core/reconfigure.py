@@ -115,7 +115,7 @@ def reconfigure(
             membership.ask_pre_enqueue(info.uid)
     for group in list(shared.groups.values()):
         if group.definition is not None and (group.definition.unsupported or group.definition.wishes):
-            shared.touch(group)  # the new settings decide whether it is refused
+            shared.mark_group(group)  # the new settings decide whether it is refused
         if group.active_token or (group.state is GroupState.WAITING and group.n_assumed):
             shared.queue.activate(group, Cause.RECONFIGURED)
         elif group.state is GroupState.UNSCHEDULABLE:

@@ -126,7 +126,7 @@ class RefusedPods:
         if group is not None:
             group.members.pop(uid, None)
             recount_group(group)
-            shared.touch(group)
+            shared.mark_group(group)
         self._faults.step(lambda: scheduler.group_specs.forget_stranger(uid))
         self._faults.step(lambda: scheduler.audit.pod_gone(uid))
         shared.changes += shared.cache.unnominate(uid)

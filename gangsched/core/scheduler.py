@@ -116,7 +116,7 @@ class Scheduler:
             if extenders is None
             else Extenders(extenders, self.shared, self.reporter, self.attempts.give_back)
         )
-        self._unheard = {*self.kinds} if leading else {*self.kinds, _LEADERSHIP}
+        self._unlisted = {*self.kinds} if leading else {*self.kinds, _LEADERSHIP}
         self._steps: Steps = PlainSteps(self.shared) if guard is None else Containment(self, guard)
         self._phases = turn.bound(self)
         self._overdue = Overdue(self, self._steps, self._extenders)
@@ -136,8 +136,8 @@ class Scheduler:
             **Answers(self, self.permits).handlers,
             ev.PodDeleted: self.membership.remove_pod,
             ev.RefusalsRead: self.reconciler.refusals_read,
-            ev.KindSynced: lambda e: self._heard(e.kind, is_served=True),
-            ev.KindMissing: lambda e: self._heard(e.kind, is_served=None if e.is_unread else False),
+            ev.KindSynced: lambda e: self._kind_read(e.kind, is_served=True),
+            ev.KindMissing: lambda e: self._kind_read(e.kind, is_served=None if e.is_unread else False),
             ev.LeadershipGained: lambda e: self._synced(_LEADERSHIP),
             ev.QueueUsageRead: self._recall_queues,
             ev.StartsEstimated: self.attempts.forecasts.told,
@@ -149,12 +149,12 @@ class Scheduler:
     @property
     def is_synced(self) -> bool:
         """Whether all existing objects have been received once, so that decisions can be made."""
-        return not self._unheard
+        return not self._unlisted
 
     def handle(self, events: Sequence[ev.Event], now_s: float) -> list[Effect]:
         """Applies events, in order. now_s: a monotonic clock, in seconds, never going back."""
         self._steps.begin(now_s)
-        for kind, run in groupby(self.attempts.searches.hear(events), type):
+        for kind, run in groupby(self.attempts.searches.note_news(events), type):
             take_all = self._on_run.get(kind) or partial(_one_by_one, self._on_event[kind])
             self.apply(take_all, run)
         return self._end_turn()
@@ -163,7 +163,7 @@ class Scheduler:
         """Passes events of one kind to `take`; if one fails, core.steps decides about the rest."""
         events = list(run)
         left = iter(events)
-        self.shared.n_heard += 1
+        self.shared.n_inputs += 1
         is_whole = False
         while not is_whole:
             try:
@@ -216,7 +216,7 @@ class Scheduler:
         more = self.unfollowed(profiles, settings)
         self.watches = (*self.watches, *more)
         self.kinds = (*KINDS, *self.watches)
-        self._unheard |= {*more}
+        self._unlisted |= {*more}
         return self._end_turn(), more
 
     def unfollowed(self, profiles: Mapping[str, Profile], settings: Settings) -> tuple[str, ...]:
@@ -278,7 +278,7 @@ class Scheduler:
             self._try(group)
         else:
             self.shared.queue.park(group, Cause.INCOMPLETE)
-            self.shared.touch(group)
+            self.shared.mark_group(group)
 
     def _try(self, group: Group) -> None:
         """Tries the group now, or lets it wait for its extenders, whose answer puts it back in line."""
@@ -301,7 +301,7 @@ class Scheduler:
     @property
     def n_active(self) -> int:
         """Groups waiting for their turn."""
-        return 0 if self._unheard else self.shared.queue.n_active
+        return 0 if self._unlisted else self.shared.queue.n_active
 
     def next_deadline_s(self) -> float | None:
         """When advance has something to do next."""
@@ -347,21 +347,21 @@ class Scheduler:
 
     # -- events ----------------------------------------------------------------------------------------
 
-    def _heard(self, kind: str, *, is_served: bool | None) -> None:
+    def _kind_read(self, kind: str, *, is_served: bool | None) -> None:
         """A kind was listed or is missing. is_served: None if unknown; its gangs then wait for objects."""
         self._synced(kind)
         if is_served is not None:
             self.membership.regroup(self.owners.served(kind, is_served))
 
     def _synced(self, kind: str) -> None:
-        if kind in self._unheard:
-            self._unheard.discard(kind)
-            if not self._unheard:
+        if kind in self._unlisted:
+            self._unlisted.discard(kind)
+            if not self._unlisted:
                 self.shared.decides = True
                 self.audit.compare_all()
                 for group in self.shared.groups.values():
                     self.reconciler.found(group)
-                    self.shared.touch(group)
+                    self.shared.mark_group(group)
 
     # -- the end of a turn -----------------------------------------------------------------------------
 
@@ -371,12 +371,12 @@ class Scheduler:
         if self.is_synced:
             first, of_groups, last = self._phases
             steps.every(first)
-            while shared.touched:
-                touched, shared.touched = shared.touched, {}
+            while shared.marked_groups:
+                marked, shared.marked_groups = shared.marked_groups, {}
                 for phase in of_groups:
                     if phase.only_if is None or phase.only_if(self):
                         do = phase.do(self)
-                        for group in touched.values():
+                        for group in marked.values():
                             self.for_group(group, do)
             steps.every(last)
         else:
@@ -388,8 +388,8 @@ class Scheduler:
     def _follow(self) -> None:
         """Drops groups without members; those with members are all marked before the first decision."""
         shared = self.shared
-        touched, shared.touched = shared.touched, {}
-        for group in (one for one in touched.values() if not one.members):
+        marked, shared.marked_groups = shared.marked_groups, {}
+        for group in (one for one in marked.values() if not one.members):
             self.for_group(group, self.reconciler.reconcile)
         turn.drop_marks(shared)
 

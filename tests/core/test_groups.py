@@ -276,7 +276,7 @@ def basic(name: str) -> CustomObject:
     return make_pod_group(name, spec={"schedulingPolicy": {"basic": {}}})
 
 
-def named_twice(name: str, core: str, *, pods: int, gpus: int = 8) -> list[Pod]:
+def pods_with_two_groups(name: str, core: str, *, pods: int, gpus: int = 8) -> list[Pod]:
     made = gang(name, pods=pods, gpus=gpus)
     return [replace(p, spec=replace(p.spec, scheduling_group=SchedulingGroup(core))) for p in made]
 
@@ -285,7 +285,7 @@ def named_twice(name: str, core: str, *, pods: int, gpus: int = 8) -> list[Pod]:
 @pytest.mark.parametrize("order", ["object first", "pods first", "in between"])
 def test_the_users_own_name_goes_before_a_basic_pod_group(core: str, order: str) -> None:
     c = cluster(nodes=2)
-    pods = named_twice("a", core, pods=2)
+    pods = pods_with_two_groups("a", core, pods=2)
     if order == "object first":
         c.object("core", basic(core))
     c.submit(pods[:1]).run()
@@ -303,13 +303,14 @@ def test_the_users_own_name_goes_before_a_basic_pod_group(core: str, order: str)
 
 
 def test_a_gang_beside_a_basic_pod_group_that_does_not_fit_is_not_bound_in_part() -> None:
-    c = cluster(nodes=2).object("core", basic("a-x7f")).submit(named_twice("a", "a-x7f", pods=3)).run()
+    pods = pods_with_two_groups("a", "a-x7f", pods=3)
+    c = cluster(nodes=2).object("core", basic("a-x7f")).submit(pods).run()
     assert c.untouched("a")
     assert c.node(make_node("n2")).wait(11.0).placed("a", on=3)
 
 
 def test_two_names_that_both_ask_for_a_gang_are_refused() -> None:
-    c = cluster().submit(named_twice("a", "b", pods=2)).run()
+    c = cluster().submit(pods_with_two_groups("a", "b", pods=2)).run()
     c.object("core", make_pod_group("b", spec=core_spec(2))).run()
     assert c.untouched("a")
     said = "gangsched.io/pod-group names 'a', spec.schedulingGroup.podGroupName names 'b'; keep one"
@@ -320,14 +321,14 @@ def test_two_names_that_both_ask_for_a_gang_are_refused() -> None:
 
 def test_one_name_for_a_gang_in_both_is_the_core_groups() -> None:
     c = cluster().object("core", make_pod_group("a", spec=core_spec(3)))
-    c.submit(named_twice("a", "a", pods=2)).run()
+    c.submit(pods_with_two_groups("a", "a", pods=2)).run()
     assert c.untouched("a")
     assert c.submit(replace(core_pod("a-2", "a"))).run().placed("a", on=3)
 
 
 @pytest.mark.parametrize("object_is_there", [True, False])
 def test_a_restart_finds_a_running_gang_with_two_names_as_it_is(*, object_is_there: bool) -> None:
-    c = cluster().object("core", basic("a-x7f")).submit(named_twice("a", "a-x7f", pods=2)).run()
+    c = cluster().object("core", basic("a-x7f")).submit(pods_with_two_groups("a", "a-x7f", pods=2)).run()
     assert c.placed("a")
     if not object_is_there:
         c.drop_object("core", "a-x7f")
@@ -338,9 +339,9 @@ def test_a_restart_finds_a_running_gang_with_two_names_as_it_is(*, object_is_the
 
 
 def test_the_last_pod_with_two_names_leaves_nothing_behind() -> None:
-    c = cluster().object("core", basic("a-x7f")).submit(named_twice("a", "a-x7f", pods=2)).run()
+    c = cluster().object("core", basic("a-x7f")).submit(pods_with_two_groups("a", "a-x7f", pods=2)).run()
     c.delete("a-0", "a-1")
-    assert not c.scheduler.membership._named_twice._uids
+    assert not c.scheduler.membership._two_groups._uids
 
 
 def test_a_follower_forgets_groups_whose_pods_are_gone() -> None:
@@ -353,6 +354,6 @@ def test_a_follower_forgets_groups_whose_pods_are_gone() -> None:
         c.delete(f"g{i}-0", f"g{i}-1", f"p{i}")
     c.submit(gang("still", pods=2))
     assert [str(key) for key in c.scheduler.shared.groups] == ["d/still"]
-    assert not c.scheduler.shared.touched
+    assert not c.scheduler.shared.marked_groups
     c.tell(ev.LeadershipGained()).run()
     assert c.placed("still")

@@ -72,7 +72,7 @@ def test_a_phase_that_marks_what_it_does_not_declare_is_found() -> None:
 def test_each_scheduler_of_the_simulation_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     def announces(limits: KeptInLimits) -> None:
         for group in limits._shared.groups.values():
-            limits._shared.touch(group)
+            limits._shared.mark_group(group)
 
     monkeypatch.setattr(KeptInLimits, "announce", announces)
     with pytest.raises(InvariantError, match="limits has marked groups, which it does not declare"):
@@ -92,7 +92,7 @@ def test_a_group_that_is_marked_when_nobody_takes_it_any_more_is_found() -> None
     c.submit(make_pod("a")).run()
     group = c.group("a")
     late = [
-        one._replace(marks=tuple(Mark), do=lambda on: lambda: on.shared.touch(group))
+        one._replace(marks=tuple(Mark), do=lambda on: lambda: on.shared.mark_group(group))
         if one.name == "problems"
         else one
         for one in PHASES

@@ -13,7 +13,7 @@ from gangsched.model import events as ev
 from tests.support.scenario import Cluster, cluster, gang
 
 
-def said_gone(answer: str) -> Cluster:
+def reported_gone(answer: str) -> Cluster:
     """A gang of two whose second pod, which lives, is said to be gone."""
     c = cluster(nodes=2)
     c.answer = lambda bind: "ok" if bind.name == "a-0" else answer
@@ -27,7 +27,7 @@ def said_gone(answer: str) -> Cluster:
 
 @pytest.mark.parametrize("answer", ["404", "unknown"])
 def test_a_later_version_brings_a_pod_back_that_was_said_to_be_gone(answer: str) -> None:
-    c = said_gone(answer)
+    c = reported_gone(answer)
     c.update(c.pod("a-1")).run().wait(2.0)
     assert c.placed("a", on=2)
     assert not c.all(ef.EvictPod)
@@ -35,7 +35,7 @@ def test_a_later_version_brings_a_pod_back_that_was_said_to_be_gone(answer: str)
 
 @pytest.mark.parametrize("answer", ["404", "unknown"])
 def test_a_pod_that_was_said_to_be_gone_and_never_changes_is_looked_for(answer: str) -> None:
-    c = said_gone(answer).clear()
+    c = reported_gone(answer).clear()
     c.wait(11.0)
     assert [e.name for e in c.all(ef.GetPod)] == ["a-1"]
     c.read("a-1").run().wait(1.0)
@@ -69,7 +69,7 @@ def test_a_pod_that_is_found_bound_by_another_is_counted_where_it_is() -> None:
 
 
 def test_a_gang_bound_in_part_that_waits_for_its_members_reports_that() -> None:
-    c = said_gone("404").clear()
+    c = reported_gone("404").clear()
     c.wait(6.0)
     assert "waits for members: 1 of 2 exist" in c.group("a").message
 
@@ -110,7 +110,7 @@ def test_a_bind_without_effect_is_repeated_ever_more_rarely() -> None:
 
 
 def test_the_answer_to_an_earlier_question_says_nothing_of_a_bind_that_was_sent_since() -> None:
-    c = said_gone("404")
+    c = reported_gone("404")
     c.wait(11.0)
     asked = c.all(ef.GetPod)
     assert [read.name for read in asked] == ["a-1"]

@@ -16,7 +16,7 @@ from gangsched.core.kept.claiming import Claiming
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.ends import End, Ends
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.state.waking import _Heard
+from gangsched.core.state.waking import _Cures
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.group import MemberState
 from gangsched.lab.sim.judges.queueing.filling import is_plain, places
@@ -134,8 +134,8 @@ def test_a_core_in_which_no_gang_fills_in_before_a_claim_is_found(monkeypatch: p
 def test_a_core_that_does_not_wake_gangs_for_what_becomes_free_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    may_cure = _Heard.may_cure
-    monkeypatch.setattr(_Heard, "may_cure", lambda self, group: not group.is_gang and may_cure(self, group))
+    may_cure = _Cures.may_cure
+    monkeypatch.setattr(_Cures, "may_cure", lambda self, group: not group.is_gang and may_cure(self, group))
     assert any(gangs_unfilled(range(41_080, 41_082)))
 
 

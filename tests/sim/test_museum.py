@@ -105,7 +105,7 @@ def m8_half_bound_is_no_state(settings: Settings) -> Scheduler:
 
     def ignored(group: Group) -> None:
         group.start = STARTED
-        scheduler.shared.touch(group)
+        scheduler.shared.mark_group(group)
 
     scheduler.reconciler.recover = ignored  # type: ignore[method-assign]
     scheduler.binder.outcome.half_bound = ignored  # type: ignore[method-assign]

@@ -12,7 +12,7 @@ import pytest
 
 from gangsched.core.state.early_turns import EarlyTurns
 from gangsched.core.state.queue import SchedulingQueue
-from gangsched.core.state.waking import _Heard
+from gangsched.core.state.waking import _Cures
 from tests.support.breaking import assert_caught
 
 MAX_SEEDS = 60
@@ -20,7 +20,7 @@ Patch = pytest.MonkeyPatch
 
 
 def whoever_waits_for_victims_is_deaf(patch: Patch) -> None:
-    patch.setattr(_Heard, "is_news", lambda self, group: False)
+    patch.setattr(_Cures, "is_news", lambda self, group: False)
 
 
 def a_backoff_keeps_the_first_from_room(patch: Patch) -> None:
@@ -28,7 +28,7 @@ def a_backoff_keeps_the_first_from_room(patch: Patch) -> None:
 
 
 def nothing_cures_what_was_refused(patch: Patch) -> None:
-    wake = SchedulingQueue.hear
+    wake = SchedulingQueue.wake_cured
 
     def hear(self: SchedulingQueue, changes: object, now_s: float) -> None:
         unschedulable, self._unschedulable = self._unschedulable, {}
@@ -37,7 +37,7 @@ def nothing_cures_what_was_refused(patch: Patch) -> None:
         finally:
             self._unschedulable = {**unschedulable, **self._unschedulable}
 
-    patch.setattr(SchedulingQueue, "hear", hear)
+    patch.setattr(SchedulingQueue, "wake_cured", hear)
 
 
 # The mistake, the storm, and the beginning of what the checkers say of it.

@@ -381,13 +381,13 @@ def no_object_is_needed(patch: Patch) -> Storm:
 
 def every_kind_is_waited_for(patch: Patch) -> Storm:
     """Nothing is decided while one CRD has a broken conversion webhook."""
-    right = Scheduler._heard
+    right = Scheduler._kind_read
 
     def heard(self: Scheduler, kind: str, *, is_served: bool | None) -> None:
         if is_served is not None:
             right(self, kind, is_served=is_served)
 
-    patch.setattr(Scheduler, "_heard", heard)
+    patch.setattr(Scheduler, "_kind_read", heard)
     return STORMS["wordings"]
 
 

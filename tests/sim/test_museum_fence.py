@@ -140,7 +140,7 @@ def gives_up(story: Story, patch: pytest.MonkeyPatch | None) -> bool:
         lost = scheduler.binder.fenced.lost
 
         def freed(info: PodInfo, why: str, state: MemberState) -> None:
-            info.in_doubt = False
+            info.bind_may_land = False
             lost(info, why, state)
 
         patch.setattr(scheduler.binder.fenced, "lost", freed)

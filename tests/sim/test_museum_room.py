@@ -21,7 +21,7 @@ from gangsched.core.groups import membership
 from gangsched.core.groups.making_room import MakingRoom
 from gangsched.core.preemption import queue_rights, victims
 from gangsched.core.preemption.queue_rights import QueueRights
-from gangsched.core.state.waking import _Heard
+from gangsched.core.state.waking import _Cures
 from gangsched.model.objects import Node
 from gangsched.plugins import claim_binding, volume_binding, volume_matching, volume_restrictions
 from gangsched.plugins.node_unschedulable import NodeUnschedulable
@@ -48,7 +48,7 @@ def nobody_is_evicted_for_others(patch: Patch) -> None:
 
 def what_is_free_counts_alone(patch: Patch) -> None:
     """Who waits is tried again where it fits, and not where it would fit once less important pods go."""
-    patch.setattr(_Heard, "_may_preempt", lambda self, profile, group, kept: False)
+    patch.setattr(_Cures, "_may_preempt", lambda self, profile, group, kept: False)
 
 
 def gangs_are_taken_pod_by_pod(patch: Patch) -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gangsched.core.groups.making_room import MakingRoom
 from gangsched.core.preemption.queue_rights import QueueRights
-from gangsched.core.state.waking import _Heard
+from gangsched.core.state.waking import _Cures
 from gangsched.lab.sim.judges.queueing.guarantees import Guarantees
 from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.lab.sim.reading.received import Told
@@ -91,9 +91,9 @@ def test_an_eviction_that_is_repeated_though_it_goes_below_the_guarantee_is_foun
 
 
 def test_a_core_that_does_not_wake_gangs_that_can_grow_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    may_cure = _Heard.may_cure
+    may_cure = _Cures.may_cure
     monkeypatch.setattr(
-        _Heard, "may_cure", lambda self, group: not group.has_started and may_cure(self, group)
+        _Cures, "may_cure", lambda self, group: not group.has_started and may_cure(self, group)
     )
     assert any("claim-fills: " in one for one in found(QUEUES, range(9_324, 9_329)))
 

@@ -72,14 +72,14 @@ class BindSender:
         if group.state is GroupState.BINDING:
             self._shared.forget_all(group, why)
             group.failed_binds[""] = why
-            self._shared.touch(group)
+            self._shared.mark_group(group)
 
     def withdraw(self, group: Group, why: str) -> None:
         """Withdraws unsent binds of a binding group that has lost a reservation."""
         if not group.failed_binds:
             group.failed_binds[""] = why
             self._shared.emit(CancelBinds(group.cause_id))
-            self._shared.touch(group)
+            self._shared.mark_group(group)
 
 
 def assign_ranks(group: Group, members: list[PodInfo]) -> None:

@@ -89,8 +89,8 @@ class Binder:
             for info in members:
                 if info.bind_tries:  # of an earlier attempt
                     info.bind_tries = info.n_refused = 0
-                    info.unclear = ""
-                    info.in_doubt = False
+                    info.unclear_answer = ""
+                    info.bind_may_land = False
                 info.attempt = attempt
             ready.append((group, members))
         try:
@@ -134,7 +134,7 @@ class Binder:
         for group, infos in landed.items():
             group.move_all(infos, ASSUMED, BOUND)
             shared.count("pods_bound", len(infos))
-            shared.touch(group)
+            shared.mark_group(group)
 
     def failed(self, event: BindFailed) -> None:
         info = self._expected(event.uid, event.attempt, BindState.SENT)
@@ -143,7 +143,7 @@ class Binder:
             if event.code == 403:
                 message += f"; {_cure(event.message)}"
             # If in doubt, a bump decides: its answer also shows whether the pod is gone.
-            gone = event.code == 404 and not info.in_doubt
+            gone = event.code == 404 and not info.bind_may_land
             self.fenced.lost(info, message, LEAVING if gone else MemberState.PENDING)
 
     def cancelled(self, event: BindCancelled) -> None:
@@ -155,17 +155,17 @@ class Binder:
         info = self._expected(event.uid, event.attempt, BindState.SENT)
         if info is not None and info.group is not None:
             self._shared.count("binds_unknown")
-            info.unclear = event.message
+            info.unclear_answer = event.message
             info.n_refused += event.refused
             if info.bind_tries == _TRIES_TOLD:
-                self._reporter.unclear(info.group, f"binding {info.pod.key}: {event.message}")
+                self._reporter.bind_unclear(info.group, f"binding {info.pod.key}: {event.message}")
             self._read(info, info.group)
 
     def unread(self, event: PodUnread) -> None:
         """Reports to the gang that the API server itself has not answered a read for a while."""
         info = self._shared.cache.pods.get(event.uid)
         if info is not None and info.group is not None and info.bind is BindState.READING:
-            self._reporter.unclear(info.group, f"reading {info.pod.key}: {event.message}")
+            self._reporter.bind_unclear(info.group, f"reading {info.pod.key}: {event.message}")
 
     def _read(self, info: PodInfo, group: Group) -> None:
         """Asks the server whether the pod is bound: its answer decides."""
@@ -214,14 +214,14 @@ class Binder:
         """Takes a GET's answer; returns a pod for the caller to apply as seen, if it is bound or exists."""
         info, pod = self._shared.cache.pods.get(event.uid), event.pod
         if info is not None and info.state is LEAVING:
-            info.said_gone = pod is None
+            info.reported_gone = pod is None
             if pod is None:
                 self._shared.read_gone_at(self._shared.now_s + _READ_OFTEN_S, info)
             return info
         if info is None or info.state is not ASSUMED or info.bind is not BindState.READING:
             return None
         if pod is None:
-            info.said_gone = True
+            info.reported_gone = True
             self.fenced.lost(info, f"{info.pod.key} is gone", LEAVING)
             return None
         if pod.spec.node_name:
@@ -230,12 +230,14 @@ class Binder:
             self.fenced.lost(info, f"{info.pod.key} is being deleted", LEAVING)
         elif info.bind_tries >= _MAX_TRIES or info.n_refused >= _MAX_REFUSALS:
             tries = f"binding {info.pod.key} did not take effect after {info.bind_tries} tries"
-            self.fenced.lost(info, f"{tries}: {info.unclear}" if info.unclear else tries, MemberState.PENDING)
+            self.fenced.lost(
+                info, f"{tries}: {info.unclear_answer}" if info.unclear_answer else tries, MemberState.PENDING
+            )
         else:
             move_bind(info, BindCause.NOT_BOUND)
             wait_s = min(_FIRST_RETRY_S * 2 ** (info.bind_tries - 1), _LONGEST_RETRY_S)
             if self.fenced.is_overtaken(info, pod):
-                wait_s, info.in_doubt = 0.0, False  # the pod has changed: binds sent before cannot land
+                wait_s, info.bind_may_land = 0.0, False  # the pod has changed: binds sent before cannot land
             self._shared.retry_bind_at(self._shared.now_s + wait_s, info)
             return info
         return None

@@ -29,7 +29,7 @@ class FencedBinds:
 
     def doubt(self, info: PodInfo) -> None:
         """Records that the outcome of the member's bind is unknown."""
-        info.in_doubt = self._is_fenced
+        info.bind_may_land = self._is_fenced
 
     def is_overtaken(self, info: PodInfo, pod: Pod) -> bool:
         """Whether the pod has changed since its bind was sent, which then cannot land."""
@@ -39,7 +39,7 @@ class FencedBinds:
         """Gives up a bind: its room is freed once it cannot land; the rest of the gang is not sent."""
         group = info.group
         assert group is not None
-        if info.in_doubt and state is MemberState.PENDING:
+        if info.bind_may_land and state is MemberState.PENDING:
             move_bind(info, BindCause.IN_DOUBT)
             meta = info.pod.metadata
             self._shared.count("binds_bumped")
@@ -49,7 +49,7 @@ class FencedBinds:
         if not group.failed_binds:
             self._shared.emit(CancelBinds(group.cause_id))
         group.failed_binds[info.uid] = why
-        self._shared.touch(group)
+        self._shared.mark_group(group)
 
     def bumped(self, event: PodBumped) -> PodInfo | None:
         """Takes a bump's answer: earlier binds cannot land, or one has; the caller applies the pod as
@@ -57,9 +57,9 @@ class FencedBinds:
         info = self._shared.cache.pods.get(event.uid)
         if info is None or info.state is not ASSUMED or info.bind is not BindState.BUMPING:
             return None
-        info.in_doubt = False
+        info.bind_may_land = False
         pod = event.pod
-        info.said_gone = pod is None
+        info.reported_gone = pod is None
         if pod is not None and pod.spec.node_name:
             return info
         is_leaving = pod is None or pod.metadata.deletion_timestamp is not None or pod.is_terminal
@@ -70,9 +70,9 @@ class FencedBinds:
         if info.pod.metadata.deletion_timestamp is not None:
             state = LEAVING  # a finalizer may keep it for long, and no bind of it lands any more
         move_bind(info, BindCause.FREED)
-        info.in_doubt = False
+        info.bind_may_land = False
         self._shared.forget(info, state)
         if state is LEAVING:
             self._shared.read_gone_at(self._shared.now_s + _READ_FIRST_S, info)
         if info.group is not None:
-            self._shared.touch(info.group)
+            self._shared.mark_group(info.group)

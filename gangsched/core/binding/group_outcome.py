@@ -61,13 +61,13 @@ class GroupOutcome:
         elif not group.n_holding:
             shared.queue.back_off(group, Cause.BIND_FAILED, shared.now_s)
             if group.is_gang and group.n_pending:
-                shared.touch(group)  # the numbers by which it was being bound no longer hold
+                shared.mark_group(group)  # the numbers by which it was being bound no longer hold
             said = f"gang {group.key} was not bound: {why}" if group.is_gang else why
             self._reporter.rejected(group, said)
         else:
             self._reporter.bound_in_part(group, why)
             self.half_bound(group)
-        shared.stir(shared.siblings(group).values())
+        shared.try_again(shared.siblings(group).values())
 
     def _whole(self, group: Group, why: str) -> None:
         """Records that the group has started; other members whose binds failed are retried after its
@@ -78,7 +78,7 @@ class GroupOutcome:
             move_start(group, StartCause.WHOLE)
         self._records.whole(group)
         if not group.n_bound:
-            shared.touch(group)  # all have failed already: it must not be taken for a running group
+            shared.mark_group(group)  # all have failed already: it must not be taken for a running group
         shared.settle_by_s.drop(group.key)
         shared.requeue_order.drop(group)
         shared.queue.park(group, Cause.ALL_BOUND)
@@ -120,7 +120,7 @@ class GroupOutcome:
             # It stays refused until that is fixed. A problem found while it was being bound refuses it now.
             if group.state is GroupState.BINDING:
                 self._shared.queue.activate(group, Cause.HALF_BOUND)
-                self._shared.touch(group)
+                self._shared.mark_group(group)
             return
         if not group.n_pending:
             self._shared.queue.park(group, Cause.HALF_BOUND_ALONE, self._shared.now_s + _GATHER_TOLD_S)
@@ -221,7 +221,7 @@ class GroupOutcome:
             return
         self._forget_refusals(group)
         self._shared.queue.back_off(group, Cause.UNWOUND, self._shared.now_s)
-        self._shared.stir(self._shared.siblings(group).values())
+        self._shared.try_again(self._shared.siblings(group).values())
 
     def is_overrun(self, group: Group) -> bool:
         """Whether the group is evicted for its walltime."""
@@ -231,7 +231,7 @@ class GroupOutcome:
         """Leaves what remains of the group: evictions are not allowed any more."""
         self._forget_refusals(group)
         self._shared.queue.park(group, Cause.STAYS)
-        self._shared.touch(group)
+        self._shared.mark_group(group)
 
     def _forget_refusals(self, group: Group) -> None:
         if self._overrun.pop(group, None) is not None or group in self._refused:

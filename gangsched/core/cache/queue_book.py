@@ -328,7 +328,7 @@ class QueueBook:
                 self._work_is_known_until(row, uid, math.inf)
         return ()
 
-    def may_end_otherwise(self, info: PodInfo) -> None:
+    def end_edited(self, info: PodInfo) -> None:
         """Takes in an edited pod, or group object: the walltime of the whole group may be longer or shorter
         now."""
         if info.uid in self._unasked and self._unasked[info.uid][2]:

@@ -108,13 +108,13 @@ class SaidTerms:
 
     def about(self, template: PodTemplate) -> list[Said]:
         """Returns the terms that match pods of the template, in the order of their coming."""
-        n_heard, found = self._found.get(template.serial, (0, _NONE))
-        if n_heard == self._next:
+        n_seen, found = self._found.get(template.serial, (0, _NONE))
+        if n_seen == self._next:
             return found
         fresh = {
             said.number: said
             for anchor in _anchors_of(template)
-            for said in _since(self._by_anchor.get(anchor, _NONE), n_heard)
+            for said in _since(self._by_anchor.get(anchor, _NONE), n_seen)
         }
         more = [fresh[at] for at in sorted(fresh) if self._means(fresh[at].stated[1].term, template)]
         if len(self._found) > _MAX_SAID or self._n_found + len(more) > _MAX_FOUND:

@@ -77,19 +77,19 @@ class UsageTrackers:
 
     def put_node(self, row: int, node: Node, *, is_same: bool = False) -> tuple[bool, str]:
         """(whether it may let a rejected pod in, what is wrong with the node's report). is_same: nothing of
-        the node has changed since the trackers heard of it last, so no result has."""
-        heard = [one.put_node(row, node, self.now_s) for one in self._trackers]
-        return self._merged(row, heard, is_same=is_same and not any(one.is_news for one in heard))
+        the node has changed since the trackers last received it, so no result has."""
+        news = [one.put_node(row, node, self.now_s) for one in self._trackers]
+        return self._merged(row, news, is_same=is_same and not any(one.is_news for one in news))
 
     def put_usage(self, row: int, usage: ReportedUsage) -> tuple[bool, str]:
         """As put_node."""
         return self._merged(row, [one.put_usage(row, usage, self.now_s) for one in self._trackers])
 
-    def _merged(self, row: int, heard: Sequence[UsageNews], *, is_same: bool = False) -> tuple[bool, str]:
+    def _merged(self, row: int, news: Sequence[UsageNews], *, is_same: bool = False) -> tuple[bool, str]:
         if not is_same:
             self._note(row)
-        problems = dict.fromkeys(one.problem for one in heard if one.problem)
-        return any(one.is_news for one in heard), "; ".join(problems)
+        problems = dict.fromkeys(one.problem for one in news if one.problem)
+        return any(one.is_news for one in news), "; ".join(problems)
 
     def remove_node(self, row: int) -> None:
         for one in self._trackers:

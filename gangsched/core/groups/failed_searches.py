@@ -71,7 +71,7 @@ class FailedSearches:
 
     # -- what has changed --------------------------------------------------------------------------------
 
-    def hear(self, events: Sequence[ev.Event]) -> Sequence[ev.Event]:
+    def note_news(self, events: Sequence[ev.Event]) -> Sequence[ev.Event]:
         """Notes whether one of these may change an answer, before they are applied; returns them."""
         if not self._has_news and self._kept:
             self._has_news = any(map(self._is_news, events))

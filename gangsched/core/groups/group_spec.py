@@ -97,7 +97,7 @@ class GroupSpecs:
             self.asked_for[PRIORITY_CLASSES] = None
         group = self._shared.groups.get(key)
         if group is not None and not _same_numbers(known, read):
-            self._shared.touch(group)
+            self._shared.mark_group(group)
         elif group is not None and group.definition is not None and isinstance(read, PodGroup):
             was = group.definition
             group.definition = replace(
@@ -119,7 +119,7 @@ class GroupSpecs:
             return
         self._objects.pop(key, None)
         self._read_from.pop(key, None)
-        self._touch(key)
+        self._mark_group(key)
 
     def refuse_object(self, key: GroupKey, uid: str, message: str) -> None:
         """Records that the object does not parse at all; its earlier content is void.
@@ -130,7 +130,7 @@ class GroupSpecs:
         if isinstance(known, PodGroup) and known.uid != uid:
             return
         self._objects[key] = message
-        self._touch(key)
+        self._mark_group(key)
 
     def ignored_of(self, group: Group) -> list[str]:
         """Sentences about keys of the group's object and members that are never read, and about wishes of the
@@ -161,7 +161,7 @@ class GroupSpecs:
         if counts and book is not None and book.tree.goes_by_walltime and walltimes is not None:
             is_timed_anew = walltimes.is_anew(group) or is_timed_anew
         if group.n_holding and is_timed_anew:
-            self._shared.may_end_otherwise(group.in_state(MemberState.BOUND)[0], group.members)
+            self._shared.end_edited(group.in_state(MemberState.BOUND)[0], group.members)
         if group.definition is not None and not group.problem and not group.has_started:
             group.problem = self._refusal(group, group.definition)
         if group.start_together != listed:
@@ -180,7 +180,7 @@ class GroupSpecs:
         """Reconsiders groups with a priority class, as one has changed or is gone."""
         for key, known in self._objects.items():
             if isinstance(known, PodGroup) and known.priority_class and key in self._shared.groups:
-                self._shared.touch(self._shared.groups[key])
+                self._shared.mark_group(self._shared.groups[key])
 
     def _spec_of(self, group: Group, info: PodInfo | None) -> tuple[PodGroup | None, str]:
         # A gang that runs or is being bound keeps the definition it was bound by until it has ended.
@@ -265,7 +265,7 @@ class GroupSpecs:
         if now is not None:
             key, name = self._stranger_of[uid] = now
             self._strangers.setdefault(key, Counter())[name] += 1
-            self._touch(key)
+            self._mark_group(key)
 
     def _key_of_stranger(self, pod: Pod) -> GroupKey | None:
         if pod.is_terminal:
@@ -278,9 +278,9 @@ class GroupSpecs:
             return None
         return None if key.dialect == POD else key
 
-    def _touch(self, key: GroupKey) -> None:
+    def _mark_group(self, key: GroupKey) -> None:
         if (group := self._shared.groups.get(key)) is not None:
-            self._shared.touch(group)
+            self._shared.mark_group(group)
 
     def forget_strangers_of(self, names: Collection[str]) -> None:
         """Forgets these schedulers' pods, which are ours from now on."""
@@ -298,7 +298,7 @@ class GroupSpecs:
                 del names[name]
             if not names:
                 del self._strangers[key]
-            self._touch(key)
+            self._mark_group(key)
 
 
 def _with_wishes(

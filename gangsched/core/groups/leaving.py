@@ -70,7 +70,7 @@ class Leaving:
         known = self._known.setdefault(group, {})
         known[info.uid] = info
         if group.n_pending and len(known) >= group.n_holding:
-            self._shared.touch(group)
+            self._shared.mark_group(group)
 
     def forget(self, info: PodInfo, group: Group) -> None:
         """Forgets a pod that is no longer a member."""
@@ -94,8 +94,8 @@ class Leaving:
         shared, key = self._shared, lone_key(info.pod)
         self.forget(info, group)
         group.remove(info)
-        shared.touch(group)
+        shared.mark_group(group)
         info.stated, info.role = stated_by(key, info.pod), role_of(key, info.pod)
         alone = shared.groups[key] = Group(key, info.pod.spec.scheduler_name, now_s=shared.now_s)
         alone.add(info)
-        shared.touch(alone)
+        shared.mark_group(alone)

@@ -17,7 +17,6 @@ from gangsched.core.groups.foreign_nominations import ForeignNominations
 from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.late_moves import LateMoves
 from gangsched.core.groups.leaving import Leaving, evict_edited
-from gangsched.core.groups.named_twice import NamedTwice
 from gangsched.core.groups.nomination import room_taken
 from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.pod_similarity import SimilarPod, SimilarPods
@@ -35,6 +34,7 @@ from gangsched.core.groups.pod_versions import (
     says_anew,
     shows_its_bind,
 )
+from gangsched.core.groups.pods_with_two_groups import PodsWithTwoGroups
 from gangsched.core.groups.pre_enqueue import PreEnqueue
 from gangsched.core.state.bind_table import BindCause, move_bind
 from gangsched.core.state.reporter import Reporter
@@ -79,7 +79,7 @@ class Membership:
         self._similar = SimilarPods(shared.cache.template_table, group_specs, owners)
         self._joined: Group | None = None
         """The group that the last pod of this run of events joined; it is marked for reconsideration."""
-        self._named_twice = NamedTwice()
+        self._two_groups = PodsWithTwoGroups()
         self.leaving = Leaving(shared)
         self.late_moves = LateMoves(shared, self._decide_anew)
         self.foreign_nominations = ForeignNominations(shared)
@@ -105,7 +105,7 @@ class Membership:
         """Regroups pods that name a new core PodGroup and another group: if it is basic the other counts."""
         self._joined = None
         self._similar.forget_core()
-        for uid in self._named_twice.beside(core_key):
+        for uid in self._two_groups.beside(core_key):
             info = self._shared.cache.pods.get(uid)
             if info is not None and info.group is not None:
                 self._decide_anew(info)
@@ -124,7 +124,7 @@ class Membership:
     def _state_anew(self, info: PodInfo) -> None:
         if info.group is not None and (target := self._state_of(info, info.pod)) is not info.state:
             info.group.move(info, target)
-            self._shared.touch(info.group)
+            self._shared.mark_group(info.group)
 
     def reconfigured(self) -> None:
         """Forgets findings about the last pod, which may not hold under new settings."""
@@ -138,7 +138,7 @@ class Membership:
             for info in list(group.members.values()):
                 if info.pod.metadata.deletion_timestamp is None:
                     self._decide_anew(info)
-            self._shared.touch(group)
+            self._shared.mark_group(group)
         self._joined = None
 
     def _decide_anew(self, info: PodInfo) -> None:
@@ -170,7 +170,7 @@ class Membership:
         elif group is None:
             self._audit.is_ours_again(info)
         elif self._shared.ends is not None:
-            self._shared.may_end_otherwise(info)
+            self._shared.end_edited(info)
 
     def let_go(self, info: PodInfo) -> None:
         """Drops a pod whose profile is removed. If it runs it keeps what it has, as another scheduler's."""
@@ -186,8 +186,8 @@ class Membership:
             move_start(group, StartCause.WHOLE)  # though the turn in which it has started is not over
         group.remove(info)
         self.leaving.forget(info, group)
-        self._shared.touch(group)
-        self._named_twice.remove(info.pod)
+        self._shared.mark_group(group)
+        self._two_groups.remove(info.pod)
 
     def remove_pod(self, event: PodDeleted) -> None:
         """Removes a pod that is gone for good."""
@@ -254,7 +254,7 @@ class Membership:
             if group is None:
                 group = shared.groups[key] = Group(key, pod.spec.scheduler_name, now_s=shared.now_s)
             self._joined = group
-            shared.touch(group)
+            shared.mark_group(group)
         if pod.spec.node_name:
             read_start(info, pod, group)
         group.add(info)
@@ -269,7 +269,7 @@ class Membership:
         if key.dialect == POD:
             group.own_problem = like.problem
         if like.core_beside is not None:
-            self._named_twice.add(like.core_beside, info.uid)
+            self._two_groups.add(like.core_beside, info.uid)
 
     def _update(self, info: PodInfo, pod: Pod) -> None:
         group = info.group
@@ -308,13 +308,13 @@ class Membership:
                 self._shared.forget(info, target)
             else:
                 group.move(info, target)
-            self._shared.touch(group)
+            self._shared.mark_group(group)
         if pod.metadata.deletion_timestamp is not None:
             self.leaving.note(info)
         if old.status.phase != pod.status.phase:
             note_refusal(info, group, before=old)
             if needs_object(group.key):
-                self._shared.touch(group)
+                self._shared.mark_group(group)
                 self._reporter.progressed(group)
 
     def _bind_seen(self, info: PodInfo, pod: Pod) -> None:
@@ -329,7 +329,7 @@ class Membership:
         if is_resized(info, pod):
             count_anew(self._shared, info, pod)
         if len(pod.status.conditions or ()) > 1 and note_doubt(info, group, before=old):
-            self._shared.touch(group)
+            self._shared.mark_group(group)
 
     def _update_assumed(self, info: PodInfo, pod: Pod, target: MemberState) -> None:
         shared, group = self._shared, info.group
@@ -361,7 +361,7 @@ class Membership:
             shared.forget(info, LEAVING)
         else:
             return  # being deleted with a bind in flight: the bind's answer decides
-        shared.touch(group)
+        shared.mark_group(group)
 
     def _replace_pod(self, info: PodInfo, pod: Pod) -> None:
         """Applies a new version of a pod that keeps its node; recounts it if its requests changed."""
@@ -369,17 +369,17 @@ class Membership:
         shared.cache.renew(info, pod)
         evict_edited(shared, self._health, self._audit, info, old)
         if info.state is PENDING and info.group is not None and is_edited(old, pod):
-            shared.may_be_admitted(info.group)
+            shared.member_edited(info.group)
             if info.group.active_token:
                 shared.queue.activate(info.group, Cause.PLACE_CHANGED)
             self._group_specs.own_keys.edited(info.group, pod)
         if info.state is BOUND:
             self._health.pod_edited(info)
             if info.group is not None and pod.status.conditions and note_doubt(info, info.group, before=old):
-                shared.touch(info.group)
+                shared.mark_group(info.group)
         is_seen = bool(pod.spec.node_name) and not old.spec.node_name
         if info.state is BOUND and shared.ends is not None and is_edited(old, pod):
-            shared.may_end_otherwise(info)
+            shared.end_edited(info)
             if info.group is not None:
                 self._group_specs.own_keys.edited(info.group, pod)
         if is_seen and info.state is BOUND:

@@ -50,6 +50,6 @@ class PassedOver:
         if queueing is None or not queueing.writes_estimates:
             return
         if shared.walltimes is not None and answer.shortage is not None:
-            revision = (shared.n_heard, shared.cache.view.journal_end)
+            revision = (shared.n_inputs, shared.cache.view.journal_end)
             latest = partial(latest_end, shared)
             yield from self._ends.told(answer.shortage, shared.walltimes, revision, latest)

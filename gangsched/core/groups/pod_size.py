@@ -41,6 +41,6 @@ def count_anew(shared: SharedState, info: PodInfo, pod: Pod) -> None:
         if change is not None:
             shared.changes.append(change)
     if info.group is not None:
-        shared.touch(info.group)
+        shared.mark_group(info.group)
         if shared.queue.claims is not None:
             shared.queue.claims.edited(info.group)

@@ -74,7 +74,7 @@ class PreEnqueue:
         self._out: dict[str, dict[str, None]] = {}
         """Plugin -> UIDs of the pods that it keeps out, if it names changes that may cure them."""
         self._again: dict[str, None] = {}
-        shared.on_changes = self._hear
+        shared.on_changes = self._note_cured
 
     # -- one pod ---------------------------------------------------------------------------------------
 
@@ -237,7 +237,7 @@ class PreEnqueue:
         asked.open[plugin] = self._shared.hooks.ask(PRE_ENQUEUE, (plugin,), info.group, info)
         self._n_open[plugin] = self._n_open.get(plugin, 0) + 1
 
-    def _hear(self, changes: Sequence[ClusterChange]) -> None:
+    def _note_cured(self, changes: Sequence[ClusterChange]) -> None:
         """Notes the pods that the changes may cure."""
         for name, uids in self._out.items():
             if not uids:
@@ -246,18 +246,18 @@ class PreEnqueue:
                 plugin = profile.plugin(name)
                 if plugin is None or not serves(plugin, CuringPlugin):
                     continue
-                heard = [change for change in changes if change.what & plugin.cured_by]
-                is_many = len(heard) * len(uids) > _MAX_PAIRS
-                for uid in uids if heard else ():
-                    if uid not in self._again and (is_many or self._cures(plugin, heard, uid)):
+                matching = [change for change in changes if change.what & plugin.cured_by]
+                is_many = len(matching) * len(uids) > _MAX_PAIRS
+                for uid in uids if matching else ():
+                    if uid not in self._again and (is_many or self._cures(plugin, matching, uid)):
                         self._again[uid] = None
 
-    def _cures(self, plugin: CuringPlugin, heard: Iterable[ClusterChange], uid: str) -> bool:
+    def _cures(self, plugin: CuringPlugin, matching: Iterable[ClusterChange], uid: str) -> bool:
         info = self._shared.cache.pods.get(uid)
         if info is None:
             return False
         try:
-            return any(plugin.cures(one, info.template, self._shared.cache.view) for one in heard)
+            return any(plugin.cures(one, info.template, self._shared.cache.view) for one in matching)
         except Exception as error:
             self._shared.hooks.blame(blamed(plugin.name, "EventsToRegister", error), info.group, info.pod)
             return True

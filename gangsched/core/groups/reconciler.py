@@ -113,7 +113,7 @@ class Reconciler:
         if group.state is not BINDING and group.is_whole:  # else its last bind's outcome does so
             self._binder.records.whole(group)
         self._reporter.found_started(group)
-        self._shared.stir(self._shared.siblings(group).values())
+        self._shared.try_again(self._shared.siblings(group).values())
 
     def _reconcile_waiting(self, group: Group) -> None:
         if group.problem or group.definition is None or not group.is_complete:
@@ -176,7 +176,7 @@ class Reconciler:
         """Acts on a passed queue deadline: of backoff, flush, report or wait, by the group's state."""
         if group.state is GroupState.WAITING:
             self._attempts.timed_out(group)
-        elif group.state is GroupState.GATHERING and group.key in self._shared.touched:
+        elif group.state is GroupState.GATHERING and group.key in self._shared.marked_groups:
             # This turn's events may have completed or defined it, and are not looked at before the deadlines.
             self._shared.queue.park(group, Cause.INCOMPLETE, self._shared.now_s)
         elif group.state is GroupState.GATHERING:

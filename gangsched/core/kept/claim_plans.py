@@ -456,7 +456,7 @@ class PlanRooms:
     def running(self) -> RunningPods:
         """The running pods as of now."""
         shared, running = self._shared, self._pods()
-        looked = (shared.n_heard, shared.now_s, shared.cache.view.journal_end)
+        looked = (shared.n_inputs, shared.now_s, shared.cache.view.journal_end)
         if looked != self._looked:
             self._looked = looked
             running.read_changed(shared.now_s, shared.wall_ahead_s)

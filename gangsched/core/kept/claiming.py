@@ -67,7 +67,7 @@ class Claiming:
         self._idle = IdleOfQueues(shared.cache.view)
         self._mark = 0
         self._revision = 0
-        self._heard = -1
+        self._n_inputs = -1
         self._settled: QueueingSettings | None = None
         self._before: Claims | None = None
         """As of the last turn: a new configuration may end all claims."""
@@ -256,10 +256,10 @@ class Claiming:
             and not claims.is_doubtful
         ):
             # There is no claim and was none at the end of the last turn, and all below is about claims.
-            self._mark, self._heard = shared.cache.nodes.journal_end, shared.n_heard
+            self._mark, self._n_inputs = shared.cache.nodes.journal_end, shared.n_inputs
             return
-        heard, self._heard = self._heard, shared.n_heard
-        if claims.is_doubtful or heard != self._heard:
+        n_inputs, self._n_inputs = self._n_inputs, shared.n_inputs
+        if claims.is_doubtful or n_inputs != self._n_inputs:
             claims.is_doubtful = False
             for claim in claims.all:
                 if not claims.is_sound(claim):  # its members or numbers have changed
@@ -292,7 +292,7 @@ class Claiming:
 
     def advance(self) -> None:
         """Has the groups of claims that are due tried again."""
-        self._heard = -1
+        self._n_inputs = -1
         now_s = self._shared.now_s
         for claim in self._shared.timers.take(self, now_s):
             self._check_at(claim, max(now_s + _CHECK_EVERY_S, claim.start_s + 1.0))

@@ -35,7 +35,7 @@ class OverruledClaims:
         if view is None or not claims or not self._shared.profile_of(unit[0]).admit_plugins:
             return list(claims)
         tree = None if view.queues is None else view.queues.tree
-        asked = (tree, revision, self._shared.n_heard, self._shared.cache.view.journal_end, *unit)
+        asked = (tree, revision, self._shared.n_inputs, self._shared.cache.view.journal_end, *unit)
         if asked != self._asked:
             self._asked, self._serials = asked, self._overruled(list(unit), claims, view)
         return [claim for claim in claims if claim.serial not in self._serials]

@@ -131,7 +131,7 @@ class Claims:
         """All claims of the unit's groups: several if they had claims before they were a unit."""
         return list(dict.fromkeys(claim for group in unit if (claim := self.claim(group)) is not None))
 
-    def may_start_otherwise(self, edited: Mapping[str, PodInfo]) -> list[StartClaim]:
+    def waiting_for_ends(self, edited: Mapping[str, PodInfo]) -> list[StartClaim]:
         """The claims that wait for the end of one of these pods (by UID). If one states a new end, they are
         planned again, not only checked."""
         if len(self._waits) > 2 * MAX_CLAIMS:

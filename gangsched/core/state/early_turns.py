@@ -1,7 +1,7 @@
 """EarlyTurns: groups that wait for the end of a backoff, or for victims, get a turn when room would do.
 
 A failed attempt must not cost a group its place: room that is freed goes by the order of the line, not by who
-was tried last. So the first groups in line are asked about what has changed (Hearing), and those for which
+was tried last. So the first groups in line are asked about what has changed (Cures), and those for which
 the free room adds up have their turn at once; if one of them does not take it, those that were left out for
 it have theirs. A turn that was in vain all the same delays the next one, so
 that a stream of changes costs a group that cannot start no more than about one turn for each doubling of its
@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from heapq import merge
 from typing import Any, Protocol
 
+from gangsched.core.state.backing_off import BackingOff
 from gangsched.core.state.enough import Sums
-from gangsched.core.state.lane_heads import LaneHeads
 from gangsched.core.state.lanes import Lanes
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.cluster_events import Change, ClusterChange
@@ -48,8 +48,8 @@ _MANY = 31
 SortKey = Callable[[Group], tuple[Any, ...]]
 
 
-class Hearing(Protocol):
-    """What some changes mean to groups; core.state.waking has the one implementation."""
+class Cures(Protocol):
+    """Which groups some changes may cure; core.state.waking has the one implementation."""
 
     def may_cure(self, group: Group) -> bool:
         """Whether the group may fit now."""
@@ -59,7 +59,7 @@ class Hearing(Protocol):
         """Likewise, for a group that waits for victims: beside the room that is kept for units like it."""
         ...
 
-    def takes(self, group: Group) -> Sums:
+    def sums(self, group: Group) -> Sums:
         """Says whether what is free adds up for the group; if so, it counts as taken for the groups that are
         asked about later."""
         ...
@@ -88,10 +88,10 @@ class EarlyTurns:
 
     def give(
         self,
-        waiting: LaneHeads,
+        waiting: BackingOff,
         preempting: Iterable[Group],
-        hearing: Hearing,
-        heard: Sequence[ClusterChange],
+        cures: Cures,
+        changes: Sequence[ClusterChange],
         now_s: float,
         *,
         lanes: Lanes | None,
@@ -103,18 +103,18 @@ class EarlyTurns:
         With lanes, or beside claims, also groups for which it does not, once they have waited for part of a
         first backoff.
         """
-        n = sum(_OF_A_NODE if change.what in _NODES else 1 for change in heard)
+        n = sum(_OF_A_NODE if change.what in _NODES else 1 for change in changes)
         if lanes is not None:
-            self._end_in_lanes(waiting, hearing, n, now_s)
+            self._end_in_lanes(waiting, cures, n, now_s)
         heads = self._heads(waiting, n, lanes)
         self._counted, self._left_out = [], []
         in_order = self._place if lanes is None else _least_important_last
         for group in merge(sorted(preempting, key=self._place), heads, key=in_order):
-            sums = hearing.takes(group)
+            sums = cures.sums(group)
             if sums is Sums.ENOUGH:
                 self._counted.append(group)
                 self._try(group, now_s)
-            elif has_claims and lanes is None and self._has_waited(group, now_s) and hearing.may_cure(group):
+            elif has_claims and lanes is None and self._has_waited(group, now_s) and cures.may_cure(group):
                 group.backoff_until_s = now_s
                 self._activate(group, Cause.CURED)
             elif sums is Sums.LEFT_OUT and len(self._left_out) < _MAX_LEFT_OUT:
@@ -137,7 +137,7 @@ class EarlyTurns:
         """Whether it has waited for a first backoff: beside claims it may fit where no sum shows it."""
         return group.state is GroupState.BACKOFF and now_s >= group.tried_s + self._backoff_s(1)
 
-    def _heads(self, waiting: LaneHeads, n: int, lanes: Lanes | None) -> list[Group]:
+    def _heads(self, waiting: BackingOff, n: int, lanes: Lanes | None) -> list[Group]:
         """Returns the first groups that wait for the end of a backoff, in order; with lanes n of each: the
         first of each lane by the lanes' keys, then the second of each."""
         found: list[tuple[tuple[Any, ...], Group]] = []
@@ -158,7 +158,7 @@ class EarlyTurns:
         waiting.take(note, n)
         return [group for _, group in sorted(found, key=lambda one: one[0])]
 
-    def _end_in_lanes(self, waiting: LaneHeads, hearing: Hearing, n: int, now_s: float) -> None:
+    def _end_in_lanes(self, waiting: BackingOff, cures: Cures, n: int, now_s: float) -> None:
         """Ends the backoff of the first groups of each lane that have waited for a moment and may be cured,
         whether or not the sums are enough for all of them: the lanes' keys decide between them."""
         part = min(max(waiting.n_lanes / _FEW_LANES, 1.0) * _LEAST_IN_LANES, 1.0)
@@ -166,7 +166,7 @@ class EarlyTurns:
 
         def is_due(group: Group) -> bool:
             may_go = group.state is GroupState.BACKOFF and now_s >= group.tried_s + least_s
-            return may_go and hearing.may_cure(group)
+            return may_go and cures.may_cure(group)
 
         for group in waiting.take(is_due, n):
             group.backoff_until_s = now_s

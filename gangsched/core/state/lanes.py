@@ -13,8 +13,8 @@ from itertools import islice
 from typing import Any
 
 from gangsched.core.cache.namespace_usage import NamespaceUsage, QueueView
+from gangsched.core.state.backing_off import BackingOff
 from gangsched.core.state.heap_order import in_order
-from gangsched.core.state.lane_heads import LaneHeads
 from gangsched.core.types.group import NEVER_S, Group
 from gangsched.model.pod_group import GroupKey
 
@@ -75,7 +75,7 @@ class Lanes:
         self._due: list[tuple[float, str, int]] = []
         self._stale: dict[str, None] = {}
         self._serial = 0
-        self.backing_off = LaneHeads()
+        self.backing_off = BackingOff()
         """Groups that are not in line yet; the first of each lane come first."""
         self.n_keys = 0
         """How often a lane's key was computed."""
@@ -83,7 +83,7 @@ class Lanes:
     def clear(self) -> None:
         """Takes all groups out of line."""
         self._lanes, self._readers, self._heads, self._due, self._stale = {}, {}, [], [], {}
-        self.backing_off = LaneHeads()
+        self.backing_off = BackingOff()
 
     def name_of(self, group: Group) -> str:
         """The group's lane."""

@@ -16,9 +16,9 @@ from typing import Any
 from gangsched.core.framework.observer import Observer
 from gangsched.core.queueing.bypasses import Bypasses
 from gangsched.core.queueing.claims import Claims
-from gangsched.core.state.early_turns import EarlyTurns, Hearing, SortKey
+from gangsched.core.state.backing_off import BackingOff
+from gangsched.core.state.early_turns import Cures, EarlyTurns, SortKey
 from gangsched.core.state.heap_order import in_order
-from gangsched.core.state.lane_heads import LaneHeads
 from gangsched.core.state.lanes import Lanes
 from gangsched.core.state.timers import Timers
 from gangsched.core.state.transitions import Cause, move
@@ -28,7 +28,7 @@ from gangsched.core.types.states import ASKING, WAITING
 from gangsched.model.pod_group import GroupKey
 
 # Waking compares every change with every unschedulable group; beyond this many pairs the changes of one kind
-# are merged into one without detail, which can only wake too many groups.
+# are new into one without detail, which can only wake too many groups.
 _MAX_PAIRS = 20_000
 # How a turn ends that takes nothing, and why there is none after all.
 _IN_VAIN = frozenset(
@@ -48,12 +48,12 @@ _IN_VAIN = frozenset(
     )
 )
 _PERMITTED, _TIME_IS_UP = Cause.PERMITTED, Cause.TIME_IS_UP
-# Changes kept for a group whose nodes extenders are asked about; beyond this they are merged by kind.
+# Changes kept for a group whose nodes extenders are asked about; beyond this they are new by kind.
 _MAX_MISSED = 64
 # With lanes, the end of one backoff also ends those that are due within this part of a first backoff.
 _TOGETHER = 0.5
 
-CuredBy = Callable[[Sequence[ClusterChange]], Hearing]
+CuredBy = Callable[[Sequence[ClusterChange]], Cures]
 LacksRoom = Callable[[Group], bool]
 
 
@@ -95,7 +95,7 @@ class SchedulingQueue:
         self.claims: Claims | None = None
         self.lanes: Lanes | None = None
         """With lanes in QueueSort, all groups in line but those that go first."""
-        self._one_line = LaneHeads()
+        self._one_line = BackingOff()
         self._early = EarlyTurns(
             sort_key=sort_key,
             backoff_s=self.backoff_s,
@@ -136,7 +136,7 @@ class SchedulingQueue:
     def rebuild(self, groups: Iterable[Group]) -> None:
         """Puts each group where its state says, whatever a step that failed halfway left behind."""
         self._active, self._unschedulable, self._waiting, self._missed = [], {}, {}, {}
-        self._one_line = LaneHeads()
+        self._one_line = BackingOff()
         self._timers.forget(self)
         self._n_active = 0
         if self.lanes is not None:
@@ -253,40 +253,40 @@ class SchedulingQueue:
             else:
                 self.activate(group, cause)
 
-    def hear(self, changes: Iterable[ClusterChange], now_s: float) -> None:
+    def wake_cured(self, changes: Iterable[ClusterChange], now_s: float) -> None:
         """Wakes the groups that one of the changes can cure: those that are unschedulable, wait for the end
         of a backoff or for victims, or will know that they are unschedulable once extenders have answered."""
         waiting = self._backing_off
-        preempting = [g for g in self._waiting.values() if _hears(g)] if self._waiting else ()
+        preempting = [g for g in self._waiting.values() if _waits_for_victims(g)] if self._waiting else ()
         if not self._unschedulable and not waiting and not preempting and not self._missed:
             return
-        heard = list(changes)
+        new = list(changes)
         for key, missed in self._missed.items():
-            self._missed[key] = missed + heard if len(missed) < _MAX_MISSED else _merged(missed + heard)
-        if len(heard) * len(self._unschedulable) > _MAX_PAIRS and not self._are_alike(len(heard)):
-            heard = _merged(heard)
-        if not heard:
+            self._missed[key] = missed + new if len(missed) < _MAX_MISSED else _merged(missed + new)
+        if len(new) * len(self._unschedulable) > _MAX_PAIRS and not self._are_alike(len(new)):
+            new = _merged(new)
+        if not new:
             return
-        hearing = self._cured_by(heard)
-        for group in [group for group in self._unschedulable.values() if hearing.may_cure(group)]:
+        cures = self._cured_by(new)
+        for group in [group for group in self._unschedulable.values() if cures.may_cure(group)]:
             self.wake(group, Cause.CURED, now_s)
-        news = [group for group in preempting if hearing.is_news(group)]
+        news = [group for group in preempting if cures.is_news(group)]
         if waiting or news:
             has_claims = self.claims is not None and bool(self.claims.by_key)
-            self._early.give(waiting, news, hearing, heard, now_s, lanes=self.lanes, has_claims=has_claims)
+            self._early.give(waiting, news, cures, new, now_s, lanes=self.lanes, has_claims=has_claims)
 
     def _are_alike(self, n: int) -> bool:
         """Whether n changes times the kinds of waiting groups stay within the limit; only asked where claims
-        exist, as merged changes would wake groups for room that is kept from them."""
+        exist, as new changes would wake groups for room that is kept from them."""
         if self.claims is None or not self.claims.by_key:
             return False
         kinds = {(group.scheduler_name, group.rejected_by) for group in self._unschedulable.values()}
         return n * len(kinds) <= _MAX_PAIRS
 
-    def may_end_otherwise(self, edited: Mapping[str, PodInfo], now_s: float) -> None:
+    def ends_edited(self, edited: Mapping[str, PodInfo], now_s: float) -> None:
         """Wakes groups whose claims wait for one of these running pods (by UID), which may end at another
         time."""
-        for claim in self.claims.may_start_otherwise(edited) if self.claims is not None else ():
+        for claim in self.claims.waiting_for_ends(edited) if self.claims is not None else ():
             self.wake(claim.unit[0], Cause.CURED, now_s)
 
     def set_deadline(self, group: Group, deadline_s: float) -> None:
@@ -337,7 +337,7 @@ class SchedulingQueue:
             self.bypasses.moved(group)
 
     @property
-    def _backing_off(self) -> LaneHeads:
+    def _backing_off(self) -> BackingOff:
         """Groups backing off that room may cure: the order of the line decides which of them gets it."""
         return self._one_line if self.lanes is None else self.lanes.backing_off
 
@@ -346,7 +346,7 @@ class SchedulingQueue:
         self._backing_off.drop(group)
 
 
-def _hears(group: Group) -> bool:
+def _waits_for_victims(group: Group) -> bool:
     """Whether a waiting group stands for a unit that waits for victims and is not in line anyway."""
     preemption = group.preemption
     return preemption is not None and preemption.unit[0] is group and not group.active_token

@@ -166,7 +166,7 @@ class Reporter:
             self.status(group, scheduled=is_whole, reason=reason, message=message)
         self._tell_condition(group, GANG_WHOLE, is_whole, "Whole" if is_whole else reason, message)
 
-    def unclear(self, group: Group, message: str) -> None:
+    def bind_unclear(self, group: Group, message: str) -> None:
         """Reports that the API server still gives no clear answer to a group's binds after several tries.
 
         Its pods get no condition: it is unknown which of them are bound.

@@ -85,10 +85,10 @@ class SharedState:
         self.groups: dict[GroupKey, Group] = {}
         self.start_together = StartTogether(self.groups)
         self.now_s = 0.0
-        self.n_heard = 0  # grows whenever events or settings are taken in
+        self.n_inputs = 0  # grows whenever events or settings are taken in
         self.effects: list[Effect] = []
         self.changes: list[ClusterChange] = []
-        self.touched: dict[GroupKey, Group] = {}
+        self.marked_groups: dict[GroupKey, Group] = {}
         self.timers = Timers()
         self.settle_by_s: Deadlines[GroupKey] = Deadlines(self.timers)
         """Half-bound groups, and when each is unwound unless it is whole by then."""
@@ -137,7 +137,7 @@ class SharedState:
         """Puts these into effect; core.reconfigure handles which pods are ours."""
         self.profiles = profiles
         self.settings = settings
-        self.n_heard += 1
+        self.n_inputs += 1
         self.queue.configure(
             initial_backoff_s=settings.pod_initial_backoff_s,
             max_backoff_s=settings.pod_max_backoff_s,
@@ -261,9 +261,9 @@ class SharedState:
         """Adds to a counter in statistics()."""
         self.counters[name] += n
 
-    def touch(self, group: Group) -> None:
-        """Has the group reconsidered before the turn ends."""
-        self.touched[group.key] = group
+    def mark_group(self, group: Group) -> None:
+        """Marks the group: its numbers and state are worked out again before the turn ends."""
+        self.marked_groups[group.key] = group
 
     def profile_of(self, group: Group) -> Profile:
         return self.profiles[group.scheduler_name]
@@ -341,7 +341,7 @@ class SharedState:
             self.changes = []
             if self.on_changes is not None:
                 self.on_changes(changes)
-            self.queue.hear(changes, self.now_s)
+            self.queue.wake_cured(changes, self.now_s)
 
     def siblings(self, group: Group) -> Mapping[str, Group]:
         """The other existing groups of its set, by "namespace/name"; see core.state.start_together."""
@@ -349,9 +349,9 @@ class SharedState:
 
     def list_changed(self, group: Group, before: tuple[str, ...]) -> None:
         """The group's list changed, or it is gone: retries groups of a refused set that may start now."""
-        self.stir(self.start_together.changed(group, before))
+        self.try_again(self.start_together.changed(group, before))
 
-    def stir(self, groups: Iterable[Group]) -> None:
+    def try_again(self, groups: Iterable[Group]) -> None:
         """Tries these groups again: what they wait for in another group has changed."""
         for group in groups:
             if group.state is GroupState.WAITING:
@@ -371,21 +371,23 @@ class SharedState:
         """Checks at `when_s` whether a pod reported gone still exists."""
         self.retries.add(when_s, info.uid, READ_GONE)
 
-    def may_be_admitted(self, group: Group) -> None:
-        """Takes in an edited member: Admit may let the group in now, or it may end before a claim starts."""
+    def member_edited(self, group: Group) -> None:
+        """Wakes a group with an edited member: Admit may let it in now, or it may end before a claim
+        starts."""
         may_end_before = self.queue.claims is not None and self.queue.claims.edited(group)
         profile = self.profile_of(group)
         was_kept_out = profile.admit_plugins and profile.admit_that_refused(group.rejected_by) is not None
         if may_end_before or was_kept_out:
             self.queue.wake(group, Cause.CURED, self.now_s)
 
-    def may_end_otherwise(self, info: PodInfo, others: Mapping[str, PodInfo] | None = None) -> None:
-        """A running pod was edited. others: pods of its group whose walltime changed with it."""
-        self.queue.may_end_otherwise(others or {info.uid: info}, self.now_s)
+    def end_edited(self, info: PodInfo, others: Mapping[str, PodInfo] | None = None) -> None:
+        """A running pod was edited, so it may end at another time. others: pods of its group whose walltime
+        changed with it."""
+        self.queue.ends_edited(others or {info.uid: info}, self.now_s)
         if self.queue_book is not None:
-            self.queue_book.may_end_otherwise(info)
+            self.queue_book.end_edited(info)
         if info.group is not None and self.settings.ends_overrun:
-            self.touch(info.group)
+            self.mark_group(info.group)
 
     def sort_key(self, group: Group) -> tuple[tuple[Any, ...], PluginError | None]:
         """Returns QueueSort's key and, where there is no valid one, why; changes nothing."""
@@ -400,4 +402,4 @@ class SharedState:
         if group.start_together:
             self.list_changed(group, group.start_together)
         self.settle_by_s.drop(group.key)
-        self.touched.pop(group.key, None)
+        self.marked_groups.pop(group.key, None)

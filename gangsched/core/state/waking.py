@@ -28,7 +28,7 @@ from gangsched.core.framework.profile import DEVICES, Profile
 from gangsched.core.framework.queueing_points import AdmitPlugin
 from gangsched.core.preemption.victims import may_preempt, priority_of
 from gangsched.core.queueing.walltimes import Walltimes
-from gangsched.core.state.early_turns import Hearing
+from gangsched.core.state.early_turns import Cures
 from gangsched.core.state.enough import Enough, Sums
 from gangsched.core.state.pending_hooks import PendingHooks
 from gangsched.core.state.queue import SchedulingQueue
@@ -67,9 +67,9 @@ class Waking:
     def __init__(self, shared: _Shared) -> None:
         self._shared = shared
 
-    def cured_by(self, changes: Sequence[ClusterChange]) -> Hearing:
-        """Returns what these changes mean to groups."""
-        return _Heard(self._shared, [one for one in changes if not one.what & _NAMES_GROUP])
+    def cured_by(self, changes: Sequence[ClusterChange]) -> Cures:
+        """Returns which groups these changes may cure."""
+        return _Cures(self._shared, [one for one in changes if not one.what & _NAMES_GROUP])
 
     def lacks_room(self, group: Group) -> bool:
         """Whether its last attempt failed for want of room, on nodes or within a limit: not if a plugin
@@ -81,7 +81,7 @@ class Waking:
         return bool(profile.admit_plugins) and profile.admit_that_refused(own) is not None
 
 
-class _Heard:
+class _Cures:
     """Some changes, and the plugins' answers about them."""
 
     def __init__(self, shared: _Shared, changes: Sequence[ClusterChange]) -> None:
@@ -154,7 +154,7 @@ class _Heard:
             shared.hooks.blame(error, group)
             return True
 
-    def takes(self, group: Group) -> Sums:
+    def sums(self, group: Group) -> Sums:
         """Says whether what is free adds up for the group (core.state.enough)."""
         return self._enough.takes(group)
 

@@ -57,11 +57,12 @@ class PodInfo(msgspec.Struct, eq=False):
     allocated: the annotation with them, as sent or seen. identity: what put it into its group, to notice
     edits; stated: its statement of the group's numbers; role: its role in the group, if stated; pod_class:
     its class (core.cache.pod_index). nominated: the nominatedNodeName that we wrote last, None: none so far.
-    unclear: the last unclear answer to its bind; n_refused: how often that was a refusal which named no pod.
-    sent_version: the pod's version in the last bind sent; sent_queue: the queue that it names. in_doubt: a
-    bind was sent that may or may not land. said_gone: a consistent read, or a bump, has not found it; the
-    watch lags and may still show it bound until it shows the deletion. raised: what PreEnqueue adds to its
-    priority in the queue. began_s: when it was reserved, or found to have begun (core.queueing.ends).
+    unclear_answer: the last unclear answer to its bind; n_refused: how often that was a refusal which named
+    no pod. sent_version: the pod's version in the last bind sent; sent_queue: the queue that it names.
+    bind_may_land: a bind was sent that may or may not land. reported_gone: a consistent read, or a bump, has
+    not found it; the watch lags and may still show it bound until it shows the deletion. raised: what
+    PreEnqueue adds to its priority in the queue. began_s: when it was reserved, or found to have begun
+    (core.queueing.ends).
     """
 
     pod: Pod
@@ -84,12 +85,12 @@ class PodInfo(msgspec.Struct, eq=False):
     attempt: int = 0
     said: str = ""
     nominated: str | None = None
-    unclear: str = ""
+    unclear_answer: str = ""
     n_refused: int = 0
     sent_version: str = ""
     sent_queue: str = ""
-    in_doubt: bool = False
-    said_gone: bool = False
+    bind_may_land: bool = False
+    reported_gone: bool = False
     raised: int = 0
     began_s: float | None = None
 

@@ -87,7 +87,7 @@ class Told:
         """By UID of a pod: answers after which no bind sent before can land."""
         self.answered: set[str] = set()
         """UIDs of pods that the server has reported bound, whatever the watch has shown of them."""
-        self.n_heard = 0
+        self.n_inputs = 0
         """A change counter of pods and answers."""
         self.choosy: set[str] = set()
         """UIDs of pods that say something about their node or their neighbours."""
@@ -98,7 +98,7 @@ class Told:
 
     def hear(self, events: Iterable[ev.Event]) -> None:
         """Applies the events that the process is about to receive."""
-        self.n_heard += 1
+        self.n_inputs += 1
         for event in events:
             hear = _HEAR.get(type(event))
             if hear is not None:

@@ -48,7 +48,7 @@ class HalfBound:
         if books.renewed:
             self._looked_at |= books.renewed
             books.renewed = {}
-        now = (told, told.n_heard, books.n_comings)
+        now = (told, told.n_inputs, books.n_comings)
         if now != self._compared:
             gone = self._gone_of(api, told)
             touched |= dict.fromkeys(self._gone) | dict.fromkeys(gone)

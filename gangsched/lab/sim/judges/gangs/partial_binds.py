@@ -58,8 +58,8 @@ class PartialBinds:
         """After every step, before its effects are sent."""
         if not scheduler.is_synced:
             return  # what is listed so far may be a part
-        if told.n_heard != self._n_heard or any(isinstance(one, ef.BindPod) for one in effects):
-            self._n_heard = told.n_heard
+        if told.n_inputs != self._n_heard or any(isinstance(one, ef.BindPod) for one in effects):
+            self._n_heard = told.n_inputs
             self._note(told, now_s)
         for effect in effects:
             if isinstance(effect, ef.RecordEvent) and effect.reason in _OTHER_REASONS:

@@ -69,13 +69,13 @@ class GivenBack:
                     f"guarantees-given-back: {name} waits for what is guaranteed to its queue, "
                     f"since {since_s:.3f}"
                 )
-        if self._started or self._seen != told.n_heard:
+        if self._started or self._seen != told.n_inputs:
             owed = {one.name: one.queue for one in _owed(told)}
             self._since_s = {
                 name: now_s if queue in self._started else self._since_s.get(name, now_s)
                 for name, queue in owed.items()
             }
-            self._seen = told.n_heard
+            self._seen = told.n_inputs
             self._started.clear()
 
 

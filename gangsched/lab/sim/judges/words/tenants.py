@@ -35,8 +35,8 @@ class Names:
 
     def look(self, effects: Iterable[ef.Effect], told: Told) -> Iterator[str]:
         """Before the effects are sent."""
-        if told.n_heard != self._n_heard:
-            self._n_heard = told.n_heard
+        if told.n_inputs != self._n_heard:
+            self._n_heard = told.n_inputs
             self._hear(told)
         if len(self._namespaces) < 2:
             return

@@ -1,4 +1,4 @@
-"""LaneHeads: groups in backoff that a change may have cured, by lane, so that the first of each is not late.
+"""BackingOff: groups in backoff that a change may have cured, by lane, so that the first of each is not late.
 
 With lanes, use decides which group gets the next room; with claims, the order of the line. A backoff undoes
 that: if two queues wait and one had all its groups tried a moment ago, that queue gets nothing and later
@@ -26,7 +26,7 @@ _MAX_STALE = 64
 _Entry = tuple[Key, GroupKey, int, Group]
 
 
-class LaneHeads:
+class BackingOff:
     """Ordered within a lane by the key that a group had when it came. Entries of groups that left are dropped
     late."""
 

@@ -1,4 +1,4 @@
-"""NamedTwice: pods that name a core PodGroup and also have a group by their metadata or controller.
+"""PodsWithTwoGroups: pods that name a core PodGroup and also have a group by their metadata or controller.
 
 Kept by core.groups.membership, to find them again when the PodGroup arrives: whether it requires a gang
 decides which of the two names counts (model.pod_group).
@@ -10,7 +10,7 @@ from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey, core_key
 
 
-class NamedTwice:
+class PodsWithTwoGroups:
     """UIDs by the core PodGroup's key, in order of arrival."""
 
     def __init__(self) -> None:
