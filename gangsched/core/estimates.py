@@ -21,6 +21,7 @@ from gangsched.core.cache.cluster_view import ClusterView
 from gangsched.core.cycle.shortage import room_of
 from gangsched.core.cycle.topology import requires_domain
 from gangsched.core.framework.profile import Demand
+from gangsched.core.kept.kept_from import kept_until
 from gangsched.core.queueing.needs import open_to
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.state import SharedState
@@ -249,10 +250,7 @@ def _ends(
             yield
         rows, counts = np.unique(np.array(at), return_counts=True)
         found.append((end_s, len(found), [(template, rows, counts)]))
-    claims = shared.queue.claims
-    kept = [(claims.end_s(claim, now_s), one) for claim in claims.all for one in claim.held] if claims else []
-    kept += [(math.inf, one) for one in shared.cache.nominated.values()]
-    for end_s, one in kept:
+    for end_s, one in kept_until(shared, now_s):
         if (row := view.row_of(one.node_name)) is not None and row < room.n_rows:
             own = one.template, np.array([row]), one_copy
             room.take(own, 1)

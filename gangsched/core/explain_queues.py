@@ -52,7 +52,7 @@ def at_limit(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:
         f"Queue {name} is at its limit: {used_text} of {limit_text} {resource} are used{kept_for}, and it"
         f" needs {needs_text}, {over_text} too many."
     )
-    if (line := scheduler.attempts.limits.kept_out(group)) is not None and (line.n or line.is_at_bound):
+    if (line := scheduler.attempts.kept.limits.kept_out(group)) is not None and (line.n or line.is_at_bound):
         is_kept = ", and what it needs is kept for it there" if line.is_at_bound else ""
         sentence += f" {several(line.n, 'group')} passed it there (at most {line.bound} may){is_kept}."
     if needs > limit:

@@ -94,8 +94,8 @@ def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | N
             ("See whether the extenders answer: the scheduler's log names those that do not.",),
             then=f"They have to answer{_in(group.deadline_s, now_s)}; then it backs off and is tried again.",
         )
-    claiming = scheduler.attempts.claiming
-    if own := claiming.told_own(group) or scheduler.attempts.forecasts.words(group):
+    attempts = scheduler.attempts
+    if own := attempts.kept.describe_own(group) or attempts.forecasts.words(group):
         begin += f"{own}{_in_its_way(scheduler, group)} "
     again = _again(group, now_s)
     kept_out = (
@@ -122,7 +122,7 @@ def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | N
     found = lacks(short)
     waiting = [one for one in scheduler.shared.queue.waiting if one is not group]
     sentences = told_of(short, group, waiting, lambda other: _name_until(other, now_s, ago_s))
-    kept = [*claiming.told_kept([group], short)]
+    kept = [*attempts.kept.describe([group], short)]
     walltimes = scheduler.shared.walltimes or Walltimes(QueueingSettings())
     ends = EndsTold().told(short, walltimes, None, partial(latest_end, scheduler.shared))
     return Found(
@@ -215,7 +215,7 @@ def _tried(scheduler: Scheduler, group: Group) -> Plan | FitError | str:
         demands,
         shared.cache.view,
         topology_key=shared.settings.topology_key,
-        nominated=[one for one in scheduler.attempts.claiming.nominated(unit) if one.info.group not in unit],
+        nominated=[one for one in scheduler.attempts.kept.kept_from(unit).room if one.info.group not in unit],
     )
 
 

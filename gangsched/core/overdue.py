@@ -154,7 +154,7 @@ DEADLINES: tuple[Deadline, ...] = (
         "a claim is due, or was not checked for a while",
         "has its group tried again",
         (_LINE, _DEADLINES),
-        lambda on: on.parts.attempts.claiming.advance,
+        lambda on: on.parts.attempts.kept.advance,
     ),
     Deadline(
         "foreign nominations",

@@ -156,14 +156,14 @@ LAST: tuple[Phase, ...] = (
         "drops those whose groups have changed, and has those checked whose nodes have",
         "claims, the nodes that have changed",
         (_CHANGES, _DEADLINES, _EFFECTS),
-        lambda on: on.attempts.claiming.maintain,
+        lambda on: on.attempts.kept.maintain,
     ),
     Phase(
         "limits",
         "announces what is no longer kept for groups that a limit keeps out",
         "groups that a limit keeps out, claims",
         (_CHANGES,),
-        lambda on: on.attempts.limits.announce,
+        lambda on: on.attempts.kept.announce,
     ),
     Phase(
         "borrowing",

@@ -56,7 +56,7 @@ def on(node: str, gpus: int, end_s: float, **more: Any) -> Pod:
 def planned(c: Cluster, name: str = "large") -> StartClaim | None:
     claims = c.scheduler.shared.queue.claims
     assert claims is not None
-    return c.scheduler.attempts.claiming.plans.made(claims, [c.group(name)])
+    return c.scheduler.attempts.kept.claiming.plans.made(claims, [c.group(name)])
 
 
 def tries_of(monkeypatch: pytest.MonkeyPatch) -> list[float]:

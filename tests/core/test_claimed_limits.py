@@ -128,7 +128,7 @@ def test_who_is_promised_a_start_does_not_wait_for_a_group_that_has_to_leave_it_
     c.submit(lasting("2h", pods("b", "passes", gpus=8))).run()
     assert claim(c).unit[0].key.name == "large"
     c.submit(lasting("300s", pods("a", "s1"))).run()
-    kept_out = c.scheduler.attempts.limits.kept_out(c.group("wide"))
+    kept_out = c.scheduler.attempts.kept.limits.kept_out(c.group("wide"))
     assert kept_out is not None
     assert kept_out.is_at_bound
     c.delete("s0", "s1").run().wait(2.0)

@@ -13,7 +13,7 @@ from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.explain import Explanation, explain
 from gangsched.core.framework.plugin_calls import PluginError
-from gangsched.core.kept.claiming import Claiming
+from gangsched.core.kept.kept import Kept
 from gangsched.lab.sim.objects import RACK, make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
@@ -581,12 +581,12 @@ def test_a_gang_that_names_one_which_does_not_name_it_is_told_where_to_add_it() 
 def test_a_plugin_that_fails_while_it_is_explained_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Claims ask Admit what the group's queue may have, and a plugin of outside may raise anything."""
 
-    def fails(self: Claiming, unit: object, short: object) -> list[str]:
+    def fails(self: Kept, unit: object, short: object) -> list[str]:
         raise PluginError("Quota", "Admit", "ValueError: no such project")
 
     c = cluster(nodes=1)
     c.submit(make_pod("fits", gpus=8)).run().submit(make_pod("waits", gpus=8, preempts=False)).run()
-    monkeypatch.setattr(Claiming, "told_kept", fails)
+    monkeypatch.setattr(Kept, "describe", fails)
     assert told(c, "waits").answer == "plugin Quota failed in Admit: ValueError: no such project."
 
 

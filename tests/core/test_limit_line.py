@@ -71,7 +71,7 @@ def test_so_many_pass_and_then_room_is_kept_within_the_limit() -> None:
     assert "3 groups passed it there (at most 3 may), and what it needs is kept for it" in told.answer
     c.delete("s4", "s5", "s6").run().wait(2.0)
     assert {"wide-0", "wide-1", "wide-2", "wide-3"} <= {*started(c)}
-    assert c.scheduler.attempts.limits.kept_out(c.group("wide")) is None
+    assert c.scheduler.attempts.kept.limits.kept_out(c.group("wide")) is None
 
 
 def test_another_queue_and_who_is_more_important_are_not_held_up() -> None:
@@ -145,7 +145,7 @@ def test_a_group_that_its_own_queue_keeps_out_holds_up_no_other_queue() -> None:
     c.submit(gang("wide", pods=3, namespace="a")).run().wait(1.0)
     come_and_go_beside(c, 12)
     assert {"r0", "r1", "s15"} <= {*started(c)}
-    own = c.scheduler.attempts.limits.kept_out(c.group("wide"))
+    own = c.scheduler.attempts.kept.limits.kept_out(c.group("wide"))
     assert own is not None
     assert own.n == 0
 
@@ -275,7 +275,7 @@ def test_the_count_is_kept_while_it_cannot_be_tried_and_through_failed_binds(how
     else:
         c.delete("wide-0").run().submit(gang("wide", pods=1, min_members=4, namespace="a")).run()
     c.wait(2.0)
-    line = c.scheduler.attempts.limits.kept_out(c.group("wide"))
+    line = c.scheduler.attempts.kept.limits.kept_out(c.group("wide"))
     assert line is not None
     assert line.n == 2
 
@@ -304,7 +304,7 @@ def test_a_reload_that_renames_a_queue_above_it_fails_nobody_and_loses_no_count(
     c.submit(pods("b", "s5")).run()
     assert "s5" in started(c)
     assert "PluginFailed" not in c.reasons()
-    line = c.scheduler.attempts.limits.kept_out(c.group("wide"))
+    line = c.scheduler.attempts.kept.limits.kept_out(c.group("wide"))
     assert line is not None
     assert line.n == 2
 

@@ -13,6 +13,8 @@ from gangsched.config.queueing import QueueingSettings
 from gangsched.core.binding.group_outcome import GroupOutcome
 from gangsched.core.groups.walltime_evictions import WalltimeEvictions
 from gangsched.core.kept.claiming import Claiming
+from gangsched.core.kept.kept import Kept
+from gangsched.core.kept.kept_from import KeptFrom
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.ends import End, Ends
 from gangsched.core.scheduler import Scheduler
@@ -79,11 +81,10 @@ def test_the_same_seed_claims_the_same() -> None:
 
 
 def test_a_core_that_does_not_keep_the_room_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forgets(self: Claiming, unit: Any) -> list[Any]:
-        return list(self._shared.cache.nominated.values())
+    def forgets(self: Kept, unit: Any) -> KeptFrom:
+        return KeptFrom(list(self._shared.cache.nominated.values()), (), None)
 
-    monkeypatch.setattr(Claiming, "nominated", forgets)
-    monkeypatch.setattr(Claiming, "kept_now", forgets)
+    monkeypatch.setattr(Kept, "kept_from", forgets)
     assert any("claim-room-kept: " in one for one in found(LIMITED, range(41_020, 41_023)))
 
 

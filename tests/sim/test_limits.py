@@ -90,7 +90,7 @@ def test_a_core_that_counts_what_has_ended_is_found(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_core_that_counts_no_passes_at_limits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(KeptInLimits, "started", lambda self, unit: None)
+    monkeypatch.setattr(KeptInLimits, "charge_passes", lambda self, unit: None)
     assert any(" have passed " in one for one in found(LIMITS, (10, 46)))
 
 
@@ -115,7 +115,7 @@ def promised_behind_who_is_kept_out() -> Cluster:
     c.submit(lasting("2h", pods("b", "passes", gpus=8))).run()
     c.submit(lasting("300s", pods("a", "passes-at-limit"))).run()
     c.delete("small", "passes-at-limit").run().wait(2.0)
-    kept_out = c.scheduler.attempts.limits.kept_out(c.group("wide"))
+    kept_out = c.scheduler.attempts.kept.limits.kept_out(c.group("wide"))
     assert kept_out is not None
     assert kept_out.is_at_bound
     c.delete("passes").run().wait(590.0).delete("holds").drop_node("half")

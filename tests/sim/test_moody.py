@@ -58,7 +58,7 @@ def test_a_core_that_fails_where_all_is_reserved_and_waits_is_found(monkeypatch:
 
     def asked_for_nobody(self: Attempts, unit: list[Group]) -> Plan | FitError:
         if not self._units.demands(unit):
-            self.claiming.yielding([])
+            list(self.kept.ways_to_start([]))
         return place(self, unit)
 
     monkeypatch.setattr(Attempts, "_place", asked_for_nobody)

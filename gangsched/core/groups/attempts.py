@@ -7,7 +7,8 @@ core.state.transitions explains why waiting groups never wait for each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from gangsched.core.binding.binder import Binder
 from gangsched.core.binding.reservation_checks import reservation_lost
@@ -17,17 +18,17 @@ from gangsched.core.cycle.near_names import unoffered
 from gangsched.core.cycle.shortage import told_of
 from gangsched.core.cycle.unit_limits import over_unit_limit
 from gangsched.core.framework.interface import SUCCESS, Code, Status
-from gangsched.core.framework.plan import FitError, Plan, first_of
+from gangsched.core.framework.plan import FitError, Plan, Shortage, first_of
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Demand
 from gangsched.core.groups.failed_searches import FailedSearches
 from gangsched.core.groups.forecasts import Forecasts
 from gangsched.core.groups.making_room import MakingRoom
 from gangsched.core.groups.nomination import Nominations, room_taken
-from gangsched.core.groups.passed_over import PassedOver
 from gangsched.core.groups.permits import Permits
-from gangsched.core.kept.claiming import Claiming
-from gangsched.core.kept.limits import KeptInLimits
+from gangsched.core.kept.claim_reports import latest_end
+from gangsched.core.kept.kept import Kept
+from gangsched.core.queueing.expected_ends import EndsTold
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
@@ -49,6 +50,8 @@ from gangsched.model.workloads import DEVICE_CLASSES
 
 # Limit on claims made for other groups in one turn; each costs a plan.
 _MAX_CLAIMED = 4
+# How many unreadable statements one event names.
+_MAX_UNREAD = 3
 NOT_ANY_MORE = "preemption: its victims may no longer be evicted"
 _CLAIMS_FIRST = "groups ahead of it have been passed as often as allowed: room is kept for them first"
 
@@ -71,16 +74,15 @@ class Attempts:
         self.nominations = Nominations(shared, reporter)
         self.admission = GroupAdmission(shared)
         self._units = Units(shared, self.admission, pick)
-        self._passed_over = PassedOver(shared, reporter)
-        self.claiming = Claiming(shared, reporter, self._units)
+        self.kept = Kept(shared, reporter, self._units)
+        self._ends = EndsTold()
         self.forecasts = Forecasts(shared, reporter)
         self.told_former: Callable[[Group], list[str]] = lambda group: []
-        self.limits = KeptInLimits(shared)
         self.searches = FailedSearches(shared)
         self._room = MakingRoom(
             shared,
             self.nominations,
-            self.claiming,
+            self.kept,
             self._units,
             self.searches,
             cycle=self._cycle,
@@ -110,7 +112,7 @@ class Attempts:
             each.cause_id = f"{each.key}#{each.attempts}"
             self._shared.queue.leave_line(each)
         self._shared.count("attempts", len(unit))
-        self._passed_over.begin(unit)
+        self._report_unread_walltimes(unit)
         if self._shared.observer is not None:
             self._shared.observer.attempt_began(unit)
         if too_much := over_unit_limit([group.in_state(PENDING) for group in unit]):
@@ -119,7 +121,7 @@ class Attempts:
         try:
             admitted = self.admission.ask(unit)
             now = admitted if admitted.is_success else self._room.below_limits(unit, admitted)
-            self.limits.answered(unit, now or SUCCESS)
+            self.kept.admitted(unit, now or SUCCESS)
             if now is not None and now.is_success:
                 self.decide(unit)
             elif now is not None:
@@ -150,6 +152,23 @@ class Attempts:
         self._reject(unit, message, FitError(unit[0], message, (), Code.PENDING))
         return True
 
+    def _report_unread_walltimes(self, unit: Sequence[Group]) -> None:
+        walltimes = self._shared.walltimes
+        if walltimes is None:
+            return
+        for group in unit:
+            if problems := walltimes.problems(group):
+                message = f"its walltime counts as not stated: {'; '.join(problems[:_MAX_UNREAD])}"
+                self._reporter.event(group, "Warning", "WalltimeUnread", "Scheduling", message)
+
+    def _describe_ends(self, short: Shortage) -> Iterator[str]:
+        """Sentences for the condition: which groups run where room is short, and until when."""
+        shared, queueing = self._shared, self._shared.settings.queueing
+        if queueing is None or not queueing.writes_estimates or shared.walltimes is None:
+            return
+        revision = (shared.n_inputs, shared.cache.view.journal_end)
+        yield from self._ends.told(short, shared.walltimes, revision, partial(latest_end, shared))
+
     def _refuse_set(self, group: Group, why: str) -> None:
         """Refuses a set with more groups than allowed. Groups already waiting are refused in their turn."""
         self._shared.start_together.refused[group.key] = None
@@ -176,7 +195,7 @@ class Attempts:
             if isinstance(answer, FitError):
                 self._refuse(unit, answer)
                 return
-            if self.claiming.charge_bypasses(unit, answer):
+            if self.kept.charge_bypasses(unit, answer):
                 break
         else:
             later = FitError(unit[0], _CLAIMS_FIRST, (), Code.PENDING)
@@ -210,18 +229,16 @@ class Attempts:
 
     def _refuse(self, unit: list[Group], answer: FitError) -> None:
         """Rejects a unit that does not fit now."""
-        if self._shared.settings.queueing is not None:
-            self._passed_over.refused(self._units.demands(unit), answer)
-        claimed = self.claiming.refused(unit)
+        claimed = self.kept.refused(unit, answer)
         message = answer.message
         if answer.shortage is not None:
             if unoffered(answer.shortage):
                 self._shared.cache.objects.asked_for[DEVICE_CLASSES] = None
             holding = self._shared.queue.waiting
             told = told_of(answer.shortage, answer.group, holding)
-            kept = self.claiming.told_kept(unit, answer.shortage)
+            kept = self.kept.describe(unit, answer.shortage)
             former = self.told_former(answer.group)
-            message = " ".join((message, *told, *kept, *former, *self._passed_over.told_ends(answer)))
+            message = " ".join((message, *told, *kept, *former, *self._describe_ends(answer.shortage)))
         self._reject(unit, f"{claimed} {message}" if claimed else message, answer)
 
     def _place(self, unit: list[Group]) -> Plan | FitError:
@@ -230,12 +247,11 @@ class Attempts:
             return Plan([])  # all of it is reserved already
         groups, view = [demand.group for demand in demands], self._shared.cache.view
         answer: Plan | FitError | None = None
-        if yielding := self.claiming.yielding(groups):  # first try to make none of them late
-            answer = self._cycle(demands, view, nominated=self.claiming.kept_now(groups, yielding))
-        if not isinstance(answer, Plan):
-            answer = self._cycle(demands, view, nominated=self.claiming.kept_now(groups))
-        if isinstance(answer, FitError) and self.claiming.eased(groups):
-            answer = self._cycle(demands, view, nominated=self.claiming.kept_now(groups))
+        for kept in self.kept.ways_to_start(groups):
+            answer = self._cycle(demands, view, nominated=kept)
+            if isinstance(answer, Plan):
+                break
+        assert answer is not None, "there is at least one way"
         return answer
 
     def _cycle(
@@ -248,7 +264,7 @@ class Attempts:
         """Runs the cycle. nominated: room kept from it; None: all that claims will need."""
         shared = self._shared
         if nominated is None:
-            nominated = self.claiming.nominated([demand.group for demand in demands])
+            nominated = self.kept.kept_from([demand.group for demand in demands]).room
         return run_cycle(
             demands,
             view,
@@ -264,9 +280,9 @@ class Attempts:
         observer = self._shared.observer
         if observer is not None:
             observer.point_began("Reserve")
-        self.limits.started(unit)
+        self.kept.charge_passes(unit)
         self._shared.cache.assume(plan.placements)
-        self.claiming.started(unit, plan)
+        self.kept.started(unit, plan)
         self.forecasts.started(unit)
         if self._shared.victims:
             names = {self._shared.cache.view.name(one.row) for one in plan.placements}
@@ -339,7 +355,7 @@ class Attempts:
         """Rejects the unit, but not for lack of room: a plugin refuses or fails, or its set cannot start."""
         for group in unit:
             self._shared.forget_all(group, why)
-        claimed = self.claiming.kept_out(unit, for_good=code is Code.UNRESOLVABLE)
+        claimed = self.kept.kept_out(unit, for_good=code is Code.UNRESOLVABLE)
         told = f"{claimed} {why}" if claimed else why
         self._rejected(unit, told, ((plugin, None),), is_pending=code is Code.PENDING)
 

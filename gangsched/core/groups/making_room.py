@@ -24,7 +24,7 @@ from gangsched.core.framework.profile import Demand
 from gangsched.core.groups.eviction_rounds import EvictionRounds
 from gangsched.core.groups.failed_searches import FailedSearches, later
 from gangsched.core.groups.nomination import Nominations, would_take
-from gangsched.core.kept.claiming import Claiming
+from gangsched.core.kept.kept import Kept
 from gangsched.core.kept.overrun import past_walltime
 from gangsched.core.preemption.by_domain import run_post_filter_by_domain
 from gangsched.core.preemption.victims import is_leaving, priority_of
@@ -47,7 +47,7 @@ class MakingRoom:
         self,
         shared: SharedState,
         nominations: Nominations,
-        claiming: Claiming,
+        kept: Kept,
         units: Units,
         searches: FailedSearches,
         *,
@@ -60,7 +60,7 @@ class MakingRoom:
         group release what it holds."""
         self._shared = shared
         self._nominations = nominations
-        self._claiming = claiming
+        self._kept = kept
         self._units = units
         self._searches = searches
         self._cycle = cycle
@@ -117,7 +117,7 @@ class MakingRoom:
             return None
         if not profile.post_filters:
             return error
-        if self._claiming.is_due(unit):
+        if self._kept.claiming.is_due(unit):
             return error
         if pause := self._rounds.pause(unit[0]):
             return replace(error, message=f"{error.message} {pause}", code=Code.UNSCHEDULABLE)
@@ -235,7 +235,7 @@ class MakingRoom:
             shared.lowest_priority(),
             nominated=[
                 one
-                for one in self._claiming.nominated([demand.group for demand in demands])
+                for one in self._kept.kept_from([demand.group for demand in demands]).room
                 if one.priority >= priority
             ],
             n_looks=shared.settings.search_victims,
@@ -305,7 +305,7 @@ class MakingRoom:
 
     def _where_promised(self, unit: list[Group], waited: Preemption, trial: Trial) -> Plan | None:
         """Places the unit on the nodes where room was made for it, ahead of later nominations there."""
-        nominated = self._claiming.nominated(unit)
+        nominated = self._kept.kept_from(unit).room
         ahead = self._nominations.ahead_of(waited, nominated)
         if len(ahead) == len(nominated):
             return None

@@ -20,6 +20,7 @@ from gangsched.core.cycle.domains import domain_codes, topology_of
 from gangsched.core.cycle.unit_limits import weight_of
 from gangsched.core.framework.plan import FitError, Plan
 from gangsched.core.framework.plugin_calls import PluginError
+from gangsched.core.kept.kept_from import kept_from, walltime_s
 from gangsched.core.queueing.claims import MAX_CLAIMS, Claims
 from gangsched.core.queueing.ends import End
 from gangsched.core.queueing.idle import TooIdle, idle_until
@@ -104,7 +105,7 @@ class ClaimPlans:
             serial=claims.next_serial(),
             priority=priority,
             start_s=start_s,
-            end_s=start_s + self.walltime_s(unit),
+            end_s=start_s + walltime_s(self._shared, unit),
             held=held,
             blockers=self.blockers(nodes, start_s),
             beside=self._beside(nodes, start_s, priority),
@@ -193,11 +194,6 @@ class ClaimPlans:
         tenant = self.tenant(group)
         return sum(self.tenant(one.unit[0]) == tenant for one in claims.all) < MAX_CLAIMS - len(claims)
 
-    def walltime_s(self, unit: Sequence[Group]) -> float:
-        """The longest walltime of its groups."""
-        walltimes = self._shared.walltimes
-        return math.inf if walltimes is None else max(walltimes.walltime(group).seconds for group in unit)
-
     def _first(self, asked: _Asked) -> tuple[float, Plan] | None:
         ahead = asked.claims.ahead_of(asked.unit)
         rooms = self.rooms.rooms(asked.unit)
@@ -268,16 +264,13 @@ class ClaimPlans:
         if within is not None:
             for demand in demands:
                 demand.within = within
-        kept = list(shared.cache.nominated.values())
-        kept += [one for claim in self._holding_up(asked, at_s) for one in claim.held]
-        kept += spared
-        return run_cycle(demands, trial, topology_key=shared.settings.topology_key, nominated=kept)
+        kept = kept_from(shared, asked.unit, at_s, to_all=asked.to_all).room
+        nominated = [*kept, *spared]
+        return run_cycle(demands, trial, topology_key=shared.settings.topology_key, nominated=nominated)
 
-    def _holding_up(self, asked: _Asked, at_s: float) -> list[StartClaim]:
+    def _holding_up(self, asked: _Asked, at_s: float) -> Sequence[StartClaim]:
         """The claims beside which the unit would run if it starts then."""
-        unit = asked.unit
-        until_s = at_s + self.walltime_s(unit)
-        return asked.claims.holding_up(unit, at_s, until_s, to_all=asked.to_all)
+        return kept_from(self._shared, asked.unit, at_s, to_all=asked.to_all).claims
 
     def _within(self, nodes: Iterable[str]) -> BoolArray:
         """bool[n_rows]: these nodes."""

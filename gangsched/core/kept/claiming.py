@@ -7,33 +7,29 @@ have ended. The gang is still tried on the whole cluster and may start anywhere;
 is checked. The claim keeps its nodes and start unless it cannot, or could start much earlier.
 
 Not here: the bound (core.queueing.bypasses), which claim yields to which (core.queueing.claims), when pods
-end (core.queueing.ends), what is reported of claims (core.kept.claim_reports). Called by core.groups.attempts
-and core.scheduler.
+end (core.queueing.ends), what is reported of claims (core.kept.claim_reports). Called by core.kept.kept.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from gangsched.config.queueing import QueueingSettings
-from gangsched.core.framework.plan import Plan, Shortage
+from gangsched.core.framework.plan import Plan
 from gangsched.core.framework.profile import Demand
 from gangsched.core.kept.claim_plans import ClaimPlans
 from gangsched.core.kept.claim_reports import ClaimReports, had_claim, was_claimed
-from gangsched.core.kept.overruled import OverruledClaims
 from gangsched.core.kept.overrun import fix_ends, may_be_evicted_for
 from gangsched.core.queueing.bypasses import Bypasses
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.idle import IdleOfQueues
 from gangsched.core.queueing.needs import open_to
-from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.claim import Blocker, StartClaim
 from gangsched.core.types.group import NEVER_S, Group, PodInfo
-from gangsched.core.types.placement import Nominated
 from gangsched.core.units import Units
 from gangsched.model.effects import START_PROMISED
 
@@ -58,12 +54,11 @@ _PLAN_EVERY_S = 60.0
 class Claiming:
     """Makes claims, maintains them and reports them."""
 
-    def __init__(self, shared: SharedState, reporter: Reporter, units: Units) -> None:
+    def __init__(self, shared: SharedState, reports: ClaimReports, units: Units) -> None:
         self._shared = shared
         self._units = units
         self.plans = ClaimPlans(shared, units)
-        self._reports = ClaimReports(shared, reporter)
-        self._overruled = OverruledClaims(shared, units)
+        self._reports = reports
         self._idle = IdleOfQueues(shared.cache.view)
         self._mark = 0
         self._revision = 0
@@ -78,60 +73,22 @@ class Claiming:
 
     # -- in a turn -------------------------------------------------------------------------------------
 
-    def nominated(self, unit: Sequence[Group]) -> list[Nominated]:
-        """The room that the unit must leave to other claims if it starts now."""
-        kept = list(self._shared.cache.nominated.values())
-        kept += [one for claim in self._holding_up(unit) for one in claim.held]
-        return kept
-
-    def kept_now(self, unit: Sequence[Group], more: Sequence[StartClaim] = ()) -> list[Nominated]:
-        """As `nominated`, for these claims too, but without what is not free yet (core.queueing.claims)."""
-        kept = list(self._shared.cache.nominated.values())
-        if holding_up := [*self._holding_up(unit), *more]:
-            assert self._claims is not None
-            kept += self._claims.kept_now(holding_up)
-        return kept
-
-    def yielding(self, unit: Sequence[Group]) -> list[StartClaim]:
-        """Promised claims that yield to the unit's own later one: if it starts now, they may become late."""
-        claims, now_s = self._claims, self._shared.now_s
-        if claims is None or not claims.by_key:
-            return []
-        return claims.yielding(unit, now_s, now_s + self.plans.walltime_s(unit))
-
-    def eased(self, unit: Sequence[Group]) -> bool:
-        """Replans, for the same start, claims that hold up the unit and keep more free room than they must.
+    def ease(self, claims: Sequence[StartClaim]) -> bool:
+        """Replans, for the same start, those of these claims that keep more free room than they must.
 
         Returns whether one of them keeps less now.
         """
-        claims, at = self._claims, self._shared.cache.view.journal_end
-        looked = [claim for claim in self._holding_up(unit) if claim.eased_at != at][:_MAX_EASED]
+        standing, at = self._claims, self._shared.cache.view.journal_end
+        looked = [claim for claim in claims if claim.eased_at != at][:_MAX_EASED]
         found = False
         for claim in looked:
-            assert claims is not None
+            assert standing is not None
             claim.eased_at = at
-            fresh = self.plans.eased(claims, claim)
+            fresh = self.plans.eased(standing, claim)
             if fresh is not None and fresh.is_promise >= claim.is_promise:
-                self._move(claims, claim, fresh)
+                self._move(standing, claim, fresh)
                 found = True
         return found
-
-    def _holding_up(self, unit: Sequence[Group]) -> list[StartClaim]:
-        claims, now_s = self._claims, self._shared.now_s
-        if claims is None or not claims.by_key:
-            return []
-        standing = claims.holding_up(unit, now_s, now_s + self.plans.walltime_s(unit))
-        return self._overruled.without(unit, standing, claims.revision)
-
-    def told_kept(self, unit: Sequence[Group], short: Shortage) -> Iterator[str]:
-        """Sentences about room that the unit lacks and that is kept for other claims."""
-        if holding_up := self._holding_up(unit):
-            yield from self._reports.kept(holding_up, short)
-
-    def told_own(self, group: Group) -> str:
-        """A sentence about the group's claim, or why it has none; "" if there is nothing to say."""
-        claim = self._claims.claim(group) if self._claims is not None else None
-        return self._reports.why_none(group) if claim is None else self._reports.as_told(claim)
 
     def charge_bypasses(self, unit: Sequence[Group], plan: Plan) -> bool:
         """Counts the groups that the unit bypasses. False: one of them was given a claim instead; plan the
@@ -159,7 +116,6 @@ class Claiming:
             self._shared.ends.began(plan.placements, self._shared.now_s)
         if (claims := self._claims) is not None and claims.by_key:
             nodes = frozenset(self._shared.cache.view.name(one.row) for one in plan.placements)
-            self._overruled.taken(unit, claims.all, nodes)
             self._filled_in(claims, unit, plan, nodes)
         for group in unit:
             if was_claimed(group) and START_PROMISED not in group.conditions_told:

@@ -18,8 +18,8 @@ same queue that the claim waits for, as they end before. What a pod holds counts
 wait for it. The same holds for a preempting group: room on nodes is of no use to it if its limit is used up
 by the time its victims are gone.
 
-Not here: the limits (plugins.fairness). Called by core.groups.attempts; read by plugins, through their
-QueueView, and by core.explain_queues.
+Not here: the limits (plugins.fairness). Called by core.kept.kept; read by plugins, through their QueueView,
+and by core.explain_queues.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class KeptInLimits:
                 self._line_up(known)
             known.needs, known.is_out, known.is_away = needs, True, False
 
-    def started(self, unit: Sequence[Group]) -> None:
+    def charge_passes(self, unit: Sequence[Group]) -> None:
         """Counts the passes of a unit whose members are about to be reserved."""
         view = self._shared.queue_view
         if not self._known or view is None or view.queues is None:

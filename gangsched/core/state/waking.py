@@ -263,7 +263,7 @@ class _Cures:
     def _kept_from(self, profile: Profile, group: Group) -> list[StartClaim]:
         """Returns the claims on changed nodes to which the group yields if it starts now. None for a group
         with a claim or with groups that start with it, nor where queues have rights to what is kept
-        (core.kept.overruled): those groups are woken by all room that would do for them."""
+        (core.kept.kept_from): those groups are woken by all room that would do for them."""
         shared, claims = self._shared, self._shared.queue.claims
         if not self._claims or claims is None or shared.walltimes is None:
             return []

@@ -148,7 +148,7 @@ class _Core:
         self.plans_ms: list[float] = []
         self.between_ms: list[float] = []
         self.garbage = GarbageCollection()
-        plans = self._core.attempts.claiming.plans
+        plans = self._core.attempts.kept.claiming.plans
         plans.made = _TimedPlans(plans, self.plans_ms)  # type: ignore[method-assign]
 
     def gang(self, number: int) -> list[Pod]:

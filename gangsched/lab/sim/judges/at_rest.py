@@ -255,7 +255,7 @@ def _waits_at_limit(group: Group, scheduler: Scheduler) -> bool:
     book = scheduler.shared.queues()
     if book is None:
         return False
-    kept = scheduler.attempts.limits.kept_ahead_of(group)
+    kept = scheduler.attempts.kept.limits.kept_ahead_of(group)
     if any(book.used(name).get(resource) for name, some in kept.items() for resource in some):
         return True
     # A fresh process cannot distinguish a gang that was whole from one that was bound in part; members of the

@@ -89,7 +89,7 @@ class Limits:
         for claim in claims.all if claims else ():
             kept |= {one.info.uid: one.info.pod for one in claim.held}
         for group in scheduler.shared.groups.values():
-            known = scheduler.attempts.limits.kept_out(group)
+            known = scheduler.attempts.kept.limits.kept_out(group)
             if known is not None and known.is_at_bound:
                 kept |= {info.uid: info.pod for info in group.members.values() if not info.node_name}
         for pod in [*needed, *(pod for uid, pod in kept.items() if uid not in own)]:

@@ -1,0 +1,130 @@
+"""Kept: asked what a unit may use from now until it ends, and who keeps the rest; told what becomes of units.
+
+    kept                      by                                                until
+    room, devices of nodes    a unit that waits until its victims have gone     it is placed, or gives up
+    room of a node            another scheduler's pod that nominates the node   it is placed; some minutes
+    room, devices of nodes,   a group with a claim: passed as often as its      it starts, or is not in line
+    from a time on            bound allows, or first in line                    with these members any more
+    amounts within limits     both of them; and a group that is passed at a     as above; it is admitted
+                              limit as often as its bound allows
+
+What is kept on nodes is one value (core.kept.kept_from); what is kept within limits is asked by plugins
+(core.kept.limits). Who no longer keeps room announces it as a change of the cluster, and the phase *wake*
+puts those in line that it may cure (core.turn, core.state.waking). Who keeps room is tried again when
+something on its nodes changes, and when its time comes.
+
+The parts are behind this: core.groups and core.explain ask it alone. Called by core.groups.attempts,
+core.groups.making_room, core.turn, core.overdue and core.explain_room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gangsched.core.framework.plan import FitError, Plan, Shortage
+from gangsched.core.framework.status import Status
+from gangsched.core.kept.claim_reports import ClaimReports
+from gangsched.core.kept.claiming import Claiming
+from gangsched.core.kept.kept_from import KeptFrom, Overruled, kept_from, walltime_s
+from gangsched.core.kept.limits import KeptInLimits
+from gangsched.core.state.reporter import Reporter
+from gangsched.core.state.state import SharedState
+from gangsched.core.types.claim import StartClaim
+from gangsched.core.types.group import Group
+from gangsched.core.types.placement import Nominated
+from gangsched.core.units import Units
+
+
+class Kept:
+    """What is kept from groups in line, for others."""
+
+    def __init__(self, shared: SharedState, reporter: Reporter, units: Units) -> None:
+        self._shared = shared
+        self._units = units
+        self._reports = ClaimReports(shared, reporter)
+        self._overruled = Overruled(shared, units)
+        self.claiming = Claiming(shared, self._reports, units)
+        self.limits = KeptInLimits(shared)
+
+    # -- the question --------------------------------------------------------------------------------------
+
+    def kept_from(self, unit: Sequence[Group]) -> KeptFrom:
+        """What is kept from the unit on nodes, if it starts now."""
+        return self._overruled.without(kept_from(self._shared, unit, self._shared.now_s), unit)
+
+    def ways_to_start(self, unit: Sequence[Group]) -> Iterator[list[Nominated]]:
+        """What the unit leaves free if it starts now, each to be tried if it does not fit beside the one
+        before: first also what is promised to groups whose claims yield to its own, so that it makes none of
+        them late; last, claims that hold it up have been eased, if they kept more than they must."""
+        if yielding := self._yielding(unit):
+            kept = self.kept_from(unit)
+            yield kept._replace(claims=[*kept.claims, *yielding]).room_now
+        yield self.kept_from(unit).room_now
+        if self.claiming.ease(self.kept_from(unit).claims):
+            yield self.kept_from(unit).room_now
+
+    def _yielding(self, unit: Sequence[Group]) -> list[StartClaim]:
+        """Promised claims that yield to the unit's own later one: if it starts now, they may become late."""
+        claims, now_s = self._shared.queue.claims, self._shared.now_s
+        if claims is None or not claims.by_key:
+            return []
+        return claims.yielding(unit, now_s, now_s + walltime_s(self._shared, unit))
+
+    # -- what becomes of units -----------------------------------------------------------------------------
+
+    def admitted(self, unit: Sequence[Group], answer: Status) -> None:
+        """Records Admit's answer: whether a limit keeps the unit out."""
+        self.limits.answered(unit, answer)
+
+    def charge_bypasses(self, unit: Sequence[Group], plan: Plan) -> bool:
+        """Counts the groups that the unit bypasses by this plan. False: one of them was given a claim
+        instead; plan the unit again, beside that claim."""
+        return self.claiming.charge_bypasses(unit, plan)
+
+    def charge_passes(self, unit: Sequence[Group]) -> None:
+        """Counts the groups that the unit, about to be reserved, passes at limits."""
+        self.limits.charge_passes(unit)
+
+    def started(self, unit: Sequence[Group], plan: Plan) -> None:
+        """Records that the plan's members are reserved: the unit keeps its room itself now."""
+        self._overruled.take_room(unit, plan)
+        self.claiming.started(unit, plan)
+
+    def refused(self, unit: list[Group], answer: FitError) -> str:
+        """Records that the unit does not fit now, and checks its claim; returns a sentence about that."""
+        shared = self._shared
+        if shared.queue.bypasses is not None:
+            demands = self._units.demands(unit)
+            shared.queue.bypasses.refused(demands, answer.code, shared.cache.view, shared.now_s)
+        return self.claiming.refused(unit)
+
+    def kept_out(self, unit: Sequence[Group], *, for_good: bool = False) -> str:
+        """Records that the unit lacks something other than room; returns a sentence about its claim."""
+        return self.claiming.kept_out(unit, for_good=for_good)
+
+    # -- in words ------------------------------------------------------------------------------------------
+
+    def describe_own(self, group: Group) -> str:
+        """A sentence about what is kept for the group, or why nothing is; "" if there is nothing to say."""
+        claims = self._shared.queue.claims
+        claim = claims.claim(group) if claims is not None else None
+        return self._reports.why_none(group) if claim is None else self._reports.as_told(claim)
+
+    def describe(self, unit: Sequence[Group], short: Shortage) -> Iterator[str]:
+        """Sentences about room that the unit lacks, and for whom it is kept."""
+        if claims := self.kept_from(unit).claims:
+            yield from self._reports.kept(claims, short)
+
+    # -- between turns -------------------------------------------------------------------------------------
+
+    def maintain(self) -> None:
+        """Drops claims whose groups have changed, and has those checked whose nodes have."""
+        self.claiming.maintain()
+
+    def announce(self) -> None:
+        """Announces what is no longer kept within limits."""
+        self.limits.announce()
+
+    def advance(self) -> None:
+        """Has the groups of claims that are due tried again."""
+        self.claiming.advance()
