@@ -337,9 +337,9 @@ class SchedulerApp:
         """Poll metrics-server this often from now on; 0: not at all."""
         self._metrics_server.ask_every(period_s)
 
-    def tell_pods_anew(self) -> None:
+    def emit_all_pods(self) -> None:
         """Emit all pods again: some that were skipped belong to a new profile."""
-        self._following.reflectors["pods"].tell_anew()
+        self._following.reflectors["pods"].emit_all()
 
     # -- what goes in and out --------------------------------------------------------------------------
 

@@ -23,21 +23,21 @@ class Defects:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._said_s: dict[tuple[str, str], float] = {}
-        self._n_unsaid = 0
+        self._logged_s: dict[tuple[str, str], float] = {}
+        self._n_unlogged = 0
 
     def tell(self, defect: Defect) -> None:
         """Logs it, or counts it for the next line."""
         kind = (defect.where, _place(defect.story))
-        now_s, said_s = self._clock(), self._said_s.get(kind)
+        now_s, said_s = self._clock(), self._logged_s.get(kind)
         if said_s is not None and now_s - said_s < AGAIN_S:
-            self._n_unsaid += 1
+            self._n_unlogged += 1
             return
-        more = {"n_more_like_it": self._n_unsaid} if self._n_unsaid else {}
-        self._n_unsaid = 0
-        if len(self._said_s) >= _MAX_KINDS:
-            self._said_s.clear()
-        self._said_s[kind] = now_s
+        more = {"n_more_like_it": self._n_unlogged} if self._n_unlogged else {}
+        self._n_unlogged = 0
+        if len(self._logged_s) >= _MAX_KINDS:
+            self._logged_s.clear()
+        self._logged_s[kind] = now_s
         _log.error(
             "a fault of this program, contained: please report it",
             where=defect.where,

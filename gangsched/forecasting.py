@@ -54,13 +54,13 @@ class Forecasting:
         self._put = put
         self._may_act = may_act
         self._clock_s = clock_s
-        self._has_told = False
+        self._has_estimates = False
 
     async def run(self) -> None:
         """Runs until cancelled."""
         while True:
             spent_s = await self.look() if self._may_act() else 0.0
-            pause_s = EVERY_S if self._has_told else _IDLE_S
+            pause_s = EVERY_S if self._has_estimates else _IDLE_S
             await anyio.sleep(max(pause_s, spent_s / _MOST_OF_TIME))
 
     async def look(self) -> float:
@@ -72,7 +72,7 @@ class Forecasting:
         if queueing is not None and queueing.writes_estimates:
             starts, spent_s = await worked_out(self._scheduler, from_s)
         found = tuple(sorted(starts.items()))
-        if (found or self._has_told) and self._may_act():
-            self._has_told = bool(found)
+        if (found or self._has_estimates) and self._may_act():
+            self._has_estimates = bool(found)
             await self._put([StartsEstimated(from_s, found)])
         return spent_s

@@ -43,7 +43,7 @@ from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.effects.writes import event_body, events_path
 from gangsched.kube.evidence import Target, is_gone
-from gangsched.kube.reach import is_told
+from gangsched.kube.reach import is_logged
 from gangsched.kube.watch.decode import decode_raw_page, pods
 from gangsched.kube.watch.reflector import Reflector
 from gangsched.kube.watch.unparsed import read_meta
@@ -289,7 +289,7 @@ class AgentApp:
         try:
             await self._client.post(events_path(event), body, timeout_s=_REQUEST_S)
         except ApiError as error:
-            if is_told(error):
+            if is_logged(error):
                 return
             _log.warning("an Event could not be written", reason=event.reason, err=str(error))
 
@@ -309,7 +309,7 @@ class AgentApp:
                 raise ConfigError(
                     f"there is no node {name!r}{await self._near(name)}", path="--node-name"
                 ) from None
-            if must_answer and is_told(error):
+            if must_answer and is_logged(error):
                 self._client.close()
                 raise
 

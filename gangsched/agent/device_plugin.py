@@ -239,7 +239,7 @@ class PluginServer:
         self._directory = Path(directory)
         self.endpoint = endpoint_of(plugin.settings.resource)
         self.n_registrations = 0
-        self._said = ""
+        self._logged = ""
         self._seen: Identity | None = None
         self._own: Identity | None = None
         self._pause_s = SOCKET_S
@@ -278,7 +278,7 @@ class PluginServer:
                 self._pause_s = min(2 * self._pause_s, _MAX_PAUSE_S)
             return False
         self.n_registrations += 1
-        self._said = ""
+        self._logged = ""
         self._pause_s = SOCKET_S
         _log.info("registered with kubelet", resource=resource, endpoint=self.endpoint)
         return True
@@ -331,8 +331,8 @@ class PluginServer:
         return identity_of(f"{self._directory}/kubelet.sock")
 
     def _say(self, why: str) -> None:
-        if why != self._said:
-            self._said = why
+        if why != self._logged:
+            self._logged = why
             _log.warning(why, resource=self._plugin.settings.resource)
 
 

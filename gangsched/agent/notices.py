@@ -23,7 +23,7 @@ class Notices:
     def __init__(self, node: str) -> None:
         self._node = node
         self._notices: list[Notice] = []
-        self._said: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
 
     def take(self) -> list[Notice]:
         """All notices since the last call."""
@@ -33,8 +33,8 @@ class Notices:
     def problems(self, problems: Sequence[str]) -> None:
         """Set the current problems; all others are cleared."""
         now = {f"problem {problem}" for problem in problems}
-        for key in [key for key in self._said if key.startswith("problem ") and key not in now]:
-            self.well(key, "resolved: " + self._said[key])
+        for key in [key for key in self._reported if key.startswith("problem ") and key not in now]:
+            self.well(key, "resolved: " + self._reported[key])
         for problem in problems:
             self.say(f"problem {problem}", "warning", problem)
 
@@ -43,8 +43,8 @@ class Notices:
         text = "; ".join(problems)
         if not text:
             self.well("unsaid", "labels list the devices again")
-        elif self._said.get("unsaid") != text:
-            self._said["unsaid"] = text
+        elif self._reported.get("unsaid") != text:
+            self._reported["unsaid"] = text
             what = (
                 f"inventoryIn: labels cannot hold the list: {text}. For that resource the Node keeps what it"
                 " has (a new one is listed without devices); inventoryIn: annotation takes any ID and number"
@@ -53,13 +53,13 @@ class Notices:
 
     def say(self, key: str, level: Level, text: str, **more: object) -> None:
         """Report once, until it clears or the text changes."""
-        if self._said.get(key) != text:
-            self._said[key] = text
+        if self._reported.get(key) != text:
+            self._reported[key] = text
             self.tell(level, text, **more)
 
     def well(self, key: str, text: str) -> None:
         """Report the recovery, if the problem was reported."""
-        if self._said.pop(key, None) is not None:
+        if self._reported.pop(key, None) is not None:
             self.tell("info", text)
 
     def tell(self, level: Level, text: str, **more: object) -> None:

@@ -41,7 +41,7 @@ from gangsched.agent.notices import Notice, Notices
 from gangsched.agent.reports import Report, Silence
 from gangsched.agent.sources.device_file import check_id
 from gangsched.errors import ApiError, ParseError
-from gangsched.kube.reach import is_told
+from gangsched.kube.reach import is_logged
 from gangsched.kube.transport.backoff import Backoff
 from gangsched.model.device_labels import (
     inventory_keys,
@@ -185,7 +185,7 @@ class InventoryReporter:
         self._is_outrun = conflict
         self._not_before_s = now_s + self._backoff.next_s(error.retry_after_s)
         self.is_in_step = False
-        if not is_told(error):
+        if not is_logged(error):
             self.notices.say("api", "warning", explained(error, doing, self.node))
 
     # -- decisions -------------------------------------------------------------------------------------------

@@ -13,12 +13,12 @@ import msgspec
 
 from gangsched.config import ExtenderConfig, SchedulerConfig
 from gangsched.config.absent import ABSENT
-from gangsched.config.durations import told_duration
+from gangsched.config.durations import readable_duration
 from gangsched.config.effective import effective_documents
 from gangsched.config.profiles import PluginInfo, ProfileConfig
 from gangsched.config.queues import QueueConfig
 from gangsched.model.printable import one_line
-from gangsched.model.resources import told_amount
+from gangsched.model.resources import amount_text
 
 # Points whose plugins have weights.
 _WEIGHED = "score"
@@ -98,7 +98,9 @@ def _queue_lines(config: SchedulerConfig) -> Iterator[str]:
     if settings is None:
         return
     half_life = (
-        f"half of past use forgotten in {told_duration(settings.half_life_s)}" if settings.half_life_s else ""
+        f"half of past use forgotten in {readable_duration(settings.half_life_s)}"
+        if settings.half_life_s
+        else ""
     )
     taken_back = {
         "guaranteed": "what is guaranteed",
@@ -121,14 +123,14 @@ def _queue_words(queue: QueueConfig) -> Iterator[str]:
     yield f"share {queue.share:g}"
     for word, amounts in (("guaranteed", queue.guaranteed), ("limit", queue.limit)):
         if amounts:
-            told = (f"{name} {told_amount(name, amount)}" for name, amount in amounts.items())
+            told = (f"{name} {amount_text(name, amount)}" for name, amount in amounts.items())
             yield f"{word} {', '.join(told)}"
     if queue.namespaces:
         yield f"namespaces {', '.join(queue.namespaces)}"
     if queue.order != "fifo":
         yield f"order {queue.order}"
     if queue.default_walltime_s is not None:
-        yield f"walltime {told_duration(queue.default_walltime_s)} where none is stated"
+        yield f"walltime {readable_duration(queue.default_walltime_s)} where none is stated"
     if queue.bound is not None:
         yield f"bound {queue.bound}"
 

@@ -30,7 +30,7 @@ def duration_text(seconds: float) -> str:
     return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
 
 
-def told_duration(seconds: float) -> str:
+def readable_duration(seconds: float) -> str:
     """Formats seconds for people, in the largest unit that divides them: 12h, 90m, 15s, 0.5s."""
     size, unit = next(
         (one for one in ((3600, "h"), (60, "m")) if seconds and seconds % one[0] == 0), (1, "s")

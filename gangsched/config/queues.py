@@ -20,7 +20,7 @@ from gangsched.config.queueing import NEEDS, check_bound, is_on
 from gangsched.config.strict import decode, join
 from gangsched.errors import ConfigError, ParseError
 from gangsched.model.names import is_qualified_name
-from gangsched.model.resources import CPU, parse_quantities, told_amount
+from gangsched.model.resources import CPU, amount_text, parse_quantities
 
 FAIRNESS = "Fairness"
 """The plugin that `queues` enables in every profile."""
@@ -269,7 +269,7 @@ def _check_amounts(queue: QueueConfig, path: str) -> None:
         if limit is not None and amount > limit:
             at = join(join(path, "guaranteed"), resource)
             raise ConfigError(
-                f"{told_amount(resource, amount)} is more than its limit, {told_amount(resource, limit)}",
+                f"{amount_text(resource, amount)} is more than its limit, {amount_text(resource, limit)}",
                 path=at,
             )
 
@@ -284,15 +284,15 @@ def _check_children(queue: QueueConfig, children: Sequence[QueueConfig], path: s
         own = queue.guaranteed.get(resource, 0)
         if amount > own:
             raise ConfigError(
-                f"{resource}: the queues below it are guaranteed {told_amount(resource, amount)} together,"
-                f" it is guaranteed {told_amount(resource, own)}",
+                f"{resource}: the queues below it are guaranteed {amount_text(resource, amount)} together,"
+                f" it is guaranteed {amount_text(resource, own)}",
                 path=join(path, "guaranteed"),
             )
 
 
 def _quantity(resource: str, amount: int) -> str:
     """Formats an amount for a document, exactly."""
-    return told_amount(resource, amount) if resource == CPU else str(amount)
+    return amount_text(resource, amount) if resource == CPU else str(amount)
 
 
 def effective_queues(settings: QueuesSettings | None) -> dict[str, Any]:

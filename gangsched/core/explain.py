@@ -32,7 +32,7 @@ from gangsched.core.types.ended import End, end_of
 from gangsched.core.types.group import NEVER_S, BindState, Group, GroupState, MemberState
 from gangsched.core.types.states import NOT_QUEUED
 from gangsched.model.printable import clean as in_full
-from gangsched.model.printable import marked, sentence, several, told_to
+from gangsched.model.printable import clean_for, marked, sentence, several
 
 _MAX_NAMED = 3
 _CORRECT_ONE = "Correct what the answer names, in the pods or in the group's object."
@@ -92,7 +92,7 @@ def explain(
     ago_s: added to the core's clock, gives Unix time; None: times of day are left out. to_tenant: for who may
     read the group's namespace alone: other namespaces' objects are counted, not named.
     """
-    clean: Callable[[str], str] = partial(told_to, group.key.namespace) if to_tenant else in_full
+    clean: Callable[[str], str] = partial(clean_for, group.key.namespace) if to_tenant else in_full
     try:
         found = _found(scheduler, group, now_s, ago_s)
     except PluginError as error:
@@ -193,7 +193,7 @@ def _gated(scheduler: Scheduler, group: Group) -> Found:
         named_gates = [gate.name for gate in info.pod.spec.scheduling_gates or ()]
         gates.update(named_gates)
         if not named_gates:
-            asked[info.said or "a PreEnqueue plugin"] += 1
+            asked[info.reported or "a PreEnqueue plugin"] += 1
     n = group.counts[MemberState.GATED]
     if gates:
         one = next(iter(gates))

@@ -25,7 +25,7 @@ from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.group import Group
 from gangsched.model.foreign_shares import NOT_YET
 from gangsched.model.printable import marked, sentence, several
-from gangsched.model.resources import told_amount
+from gangsched.model.resources import amount_text
 from gangsched.model.topology import TOPOLOGY_KEY
 
 _BY_PLUGIN: Mapping[str, str] = {
@@ -197,7 +197,7 @@ def _room(short: Shortage, group: Group, waiting: Iterable[Group], found: Sequen
 
 
 def _each(short: Shortage, found: Sequence[Lack]) -> str:
-    asked = ", ".join(f"{told_amount(one.resource, one.amount)} {one.resource}" for one in found)
+    asked = ", ".join(f"{amount_text(one.resource, one.amount)} {one.resource}" for one in found)
     where = ", where its affinity, spread and host ports allow it" * short.minds_pods
     return f"each member needs {asked} on one node{where}"
 

@@ -13,7 +13,7 @@ from gangsched.core.preemption.queue_rights import SYSTEM_PRIORITY
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
 from gangsched.model.printable import marked, sentence, several
-from gangsched.model.resources import told_amount
+from gangsched.model.resources import amount_text
 
 _MAX_NAMED = 4
 
@@ -46,7 +46,7 @@ def at_limit(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:
         return None
     name, resource, needs, used, kept, limit = over
     amounts = (used, limit, needs, used + kept + needs - limit, kept)
-    used_text, limit_text, needs_text, over_text, kept_text = (told_amount(resource, n) for n in amounts)
+    used_text, limit_text, needs_text, over_text, kept_text = (amount_text(resource, n) for n in amounts)
     kept_for = f", {kept_text} {KEPT_FOR}" if kept else ""
     sentence = (
         f"Queue {name} is at its limit: {used_text} of {limit_text} {resource} are used{kept_for}, and it"
@@ -75,7 +75,7 @@ def _holders(scheduler: Scheduler, name: str, resource: str) -> str:
                 held[owner] += info.template.requests.get(resource, 0)
     most = sorted(((n, owner) for owner, n in held.items() if n), key=lambda one: (-one[0], one[1]))
     named = ", ".join(
-        f"{marked(kind, [owner])} ({told_amount(resource, n)})" for n, (kind, owner) in most[:_MAX_NAMED]
+        f"{marked(kind, [owner])} ({amount_text(resource, n)})" for n, (kind, owner) in most[:_MAX_NAMED]
     )
     more = f" and {len(most) - _MAX_NAMED} more" if len(most) > _MAX_NAMED else ""
     return f"Held by {named}{more}."

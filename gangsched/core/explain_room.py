@@ -17,7 +17,7 @@ import numpy as np
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.cycle.cycle import run_cycle
 from gangsched.core.cycle.near_names import near_names
-from gangsched.core.cycle.shortage import Lack, lacks, n_too_many, told_of
+from gangsched.core.cycle.shortage import Lack, lack_sentences, lacks, n_too_many
 from gangsched.core.explain_cures import cures, refused, why_refused
 from gangsched.core.explain_owed import Owed
 from gangsched.core.explain_queues import at_limit, names_wrong_queue
@@ -33,7 +33,7 @@ from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState
 from gangsched.core.types.needed import needed_first
 from gangsched.model.printable import clean, marked, several
-from gangsched.model.resources import told_amount
+from gangsched.model.resources import amount_text
 
 MAX_NEAR = 5
 _MAX_NAMED = 3
@@ -121,7 +121,7 @@ def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | N
         return Found(begin + why_refused(answer), (*first, *todo), then=again)
     found = lacks(short)
     waiting = [one for one in scheduler.shared.queue.waiting if one is not group]
-    sentences = told_of(short, group, waiting, lambda other: _name_until(other, now_s, ago_s))
+    sentences = lack_sentences(short, group, waiting, lambda other: _name_until(other, now_s, ago_s))
     kept = [*attempts.kept.describe([group], short)]
     walltimes = scheduler.shared.walltimes or Walltimes(QueueingSettings())
     ends = EndsTold().told(short, walltimes, None, partial(latest_end, scheduler.shared))
@@ -236,8 +236,8 @@ def _headline(short: Shortage, group: Group, found: Sequence[Lack]) -> str:
     free = max(int(lack.free[most]), 0)
     after = "after its other members are placed, " if short.own else ""
     return (
-        f"{short.about_domains}{begin} needs {told_amount(lack.resource, lack.amount)} {lack.resource} on one"
-        f" node; {after}the suitable node with most left has {told_amount(lack.resource, free)} free"
+        f"{short.about_domains}{begin} needs {amount_text(lack.resource, lack.amount)} {lack.resource} on one"
+        f" node; {after}the suitable node with most left has {amount_text(lack.resource, free)} free"
         f" ({short.trial.name(most)})."
     )
 
@@ -272,7 +272,7 @@ def _near(scheduler: Scheduler, short: Shortage, found: Sequence[Lack]) -> Itera
                 held[of, is_gang, "reserved" if info.state is MemberState.ASSUMED else "bound"] += amount
         own = short.own.count((row, short.template))
         told = [
-            f"{marked('gang' if is_gang else 'pod', [of])} ({told_amount(lack.resource, n)} {how})"
+            f"{marked('gang' if is_gang else 'pod', [of])} ({amount_text(lack.resource, n)} {how})"
             for (of, is_gang, how), n in held.most_common(_MAX_NAMED)
         ]
         told += [f"{own} of its own other members"] * bool(own)
@@ -280,8 +280,8 @@ def _near(scheduler: Scheduler, short: Shortage, found: Sequence[Lack]) -> Itera
         yield NearMiss(
             clean(short.trial.name(row)),
             clean(lack.resource),
-            told_amount(lack.resource, lack.amount),
-            told_amount(lack.resource, max(int(lack.free[row]), 0)),
+            amount_text(lack.resource, lack.amount),
+            amount_text(lack.resource, max(int(lack.free[row]), 0)),
             tuple(told),
         )
 

@@ -11,9 +11,9 @@ from gangsched.core.explain_owed import owed
 from gangsched.core.explain_room import Found
 from gangsched.core.kept.claim_reports import latest_end
 from gangsched.core.preemption.victims import is_leaving
-from gangsched.core.queueing.expected_ends import told_end
+from gangsched.core.queueing.expected_ends import end_text
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.types.ended import end_of, ended_told
+from gangsched.core.types.ended import end_of, ended_text
 from gangsched.core.types.group import Group, MemberState
 from gangsched.core.types.lost_members import lacks
 from gangsched.model.printable import marked, several
@@ -41,7 +41,7 @@ def _started(scheduler: Scheduler, group: Group) -> Found:
         return _short(scheduler, group, lacking)
     apart_told = scheduler.owners.starts_apart(group)
     also = f" {apart_told}." if apart_told else ""
-    over = ended_told(group)
+    over = ended_text(group)
     return Found(
         f"It has started: {group.n_bound} of {group.start_count} members are bound{over and f'; {over}'}."
         f"{_ends(scheduler, group)}{also}"
@@ -52,7 +52,7 @@ def ended(group: Group) -> Found:
     """How all of its members have ended, and where a failure says why."""
     n = max(len(group.members), group.start_count)
     of = f" of {several(n, 'member')}"
-    told = f"It has ended: {ended_told(group, of)}."
+    told = f"It has ended: {ended_text(group, of)}."
     if not group.counts[MemberState.FAILED]:
         return Found(told)
     pod = next(iter(group.in_state(MemberState.FAILED))).pod
@@ -96,7 +96,7 @@ def _ends(scheduler: Scheduler, group: Group) -> str:
     """When it is due to end, if known, and which claims wait for that."""
     walltimes, claims = scheduler.shared.walltimes, scheduler.shared.queue.claims
     latest = partial(latest_end, scheduler.shared)
-    end = told_end(group, walltimes, latest) if walltimes is not None else ""
+    end = end_text(group, walltimes, latest) if walltimes is not None else ""
     then = " It is evicted soon after that." if end and scheduler.walltime_evictions.ends(group) else ""
     uids = {info.uid for info in group.in_state(MemberState.BOUND)}
     waiting = [

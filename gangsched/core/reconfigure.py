@@ -102,14 +102,14 @@ def reconfigure(
     membership.reconfigured()
     membership.pre_enqueue.forget_all()
     for info in left:
-        _put_anew(shared, membership, info.pod)
+        _put_again(shared, membership, info.pod)
     group_specs.forget_strangers_of(added)
     for uid, kept in list(shared.cache.nominated.items()):
         if kept.info.group is None and kept.info.pod.spec.scheduler_name in added:
             shared.changes += shared.cache.unnominate(uid)  # another scheduler nominated the node
     for info in list(shared.cache.pods.values()):
         if info.group is None and info.pod.spec.scheduler_name in added and info.uid not in shared.unanswered:
-            _put_anew(shared, membership, info.pod)
+            _put_again(shared, membership, info.pod)
     for info in list(shared.cache.pods.values()):
         if info.group is not None and info.state in (MemberState.PENDING, MemberState.GATED):
             membership.ask_pre_enqueue(info.uid)
@@ -122,7 +122,7 @@ def reconfigure(
             shared.queue.wake(group, Cause.RECONFIGURED, shared.now_s)
 
 
-def _put_anew(shared: SharedState, membership: Membership, pod: Pod) -> None:
+def _put_again(shared: SharedState, membership: Membership, pod: Pod) -> None:
     """Puts a known pod back under the new profiles: as ours, or as another scheduler's."""
     if pod.spec.scheduler_name in shared.profiles:
         membership.join_again(pod)

@@ -13,7 +13,7 @@ import msgspec
 
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.state import SharedState
-from gangsched.core.types.ended import end_of, ended_told
+from gangsched.core.types.ended import end_of, ended_text
 from gangsched.core.types.group import LONG_AGO_S, NEVER_S, Group, GroupState, MemberState, PodInfo
 from gangsched.core.types.lost_members import lacks
 from gangsched.model.pod_group import GroupKey, needs_object
@@ -192,7 +192,7 @@ def view_members(group: Group) -> list[MemberView]:
             rank=info.rank if info.rank >= 0 else None,
             attempt=info.attempt,
             ids={clean(resource): _clean_all(ids) for resource, ids in info.ids.items()},
-            why=info.said,
+            why=info.reported,
         )
         for info in group.members.values()
     ]
@@ -298,7 +298,7 @@ def _why(group: Group) -> str:
     if group.state in (GroupState.GATHERING, GroupState.GATED) and not group.is_complete:
         gated = group.counts[MemberState.GATED]
         needed = "?" if group.definition is None else str(group.min_count)
-        over = f"{ended_told(group)}; " if end_of(group) else ""
+        over = f"{ended_text(group)}; " if end_of(group) else ""
         return over + f"{group.n_existing} of {needed} members exist" + (f", {gated} gated" * bool(gated))
     if group.state in (GroupState.BOUND, GroupState.ACTIVE, GroupState.BINDING) and not group.message:
         return ""

@@ -98,7 +98,7 @@ class Scheduler:
         self.ties = Ties(self.shared, pick)
         self.attempts = Attempts(self.shared, self.reporter, self.binder, self.permits, self.ties)
         self.attempts.forecasts.owner_of = self.owners.owner
-        self.attempts.told_former = self.owners.told_former
+        self.attempts.former_sentences = self.owners.former_sentences
         self.health = DeviceHealth(self.shared, self.reporter, self.binder, self.attempts.give_back)
         self.membership = Membership(
             self.shared, self.reporter, self.group_specs, self.owners, self.audit, self.health

@@ -61,7 +61,7 @@ class Asking:
         self._waiting: deque[tuple[float, AskExtenders]] = deque()
         """Requests, each with the time since which it waits."""
         self._news = asyncio.Event()
-        self._said_s: dict[str, float] = {}
+        self._logged_s: dict[str, float] = {}
 
     def taken(self, effects: Sequence[Effect]) -> Sequence[Effect]:
         """Removes its own effects from a turn's effects and returns the others."""
@@ -165,9 +165,9 @@ class Asking:
 
     def _say(self, what: str) -> None:
         now_s = asyncio.get_running_loop().time()
-        if now_s - self._said_s.get(what, float("-inf")) >= _SAY_AGAIN_S:
-            self._said_s = {said: at for said, at in self._said_s.items() if now_s - at < _SAY_AGAIN_S}
-            self._said_s[what] = now_s
+        if now_s - self._logged_s.get(what, float("-inf")) >= _SAY_AGAIN_S:
+            self._logged_s = {said: at for said, at in self._logged_s.items() if now_s - at < _SAY_AGAIN_S}
+            self._logged_s[what] = now_s
             _log.warning(what)
 
 

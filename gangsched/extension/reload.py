@@ -87,7 +87,7 @@ class Host(Protocol):
         """Poll metrics-server this often from now on; 0: not at all."""
         ...
 
-    def tell_pods_anew(self) -> None:
+    def emit_all_pods(self) -> None:
         """Emit all pods again: some that were skipped belong to a profile now."""
         ...
 
@@ -180,7 +180,7 @@ class Reload:
         self._host.wake()
         self._host.ask_metrics_server(metrics_server_s(profiles))
         if {profile.scheduler_name for profile in before.profiles}.symmetric_difference(profiles):
-            self._host.tell_pods_anew()
+            self._host.emit_all_pods()
         self.n_taken += 1
         self.error = ""
         self._say_later(later)

@@ -26,7 +26,7 @@ from gangsched.model.events import Event
 from gangsched.model.printable import several
 from gangsched.telemetry import names
 from gangsched.telemetry.collector_answers import Answers
-from gangsched.telemetry.export import Said
+from gangsched.telemetry.export import LogCapture
 from gangsched.telemetry.settings import shown
 from gangsched.telemetry.tracer import GangTracer
 
@@ -63,7 +63,7 @@ class Collector:
             self.n_traces += sum(span.parent is None for span in spans)
 
     def _export(self, spans: Sequence[ReadableSpan]) -> None:
-        said = Said()
+        said = LogCapture()
         said.begin()
         try:
             result = self._exporter.export(spans)

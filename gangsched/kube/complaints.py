@@ -11,7 +11,7 @@ from collections.abc import Callable
 import structlog
 
 from gangsched.errors import ApiError
-from gangsched.kube.reach import is_told
+from gangsched.kube.reach import is_logged
 
 _log = structlog.get_logger(__name__)
 
@@ -27,11 +27,11 @@ class Complaints:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._said: dict[tuple[str, int, str], tuple[float, int]] = {}
+        self._logged: dict[tuple[str, int, str], tuple[float, int]] = {}
 
     def say(self, what: str, error: ApiError, *, about: str = "") -> None:
         """Log or count a failure of the action `what`; `about` names the object."""
-        if is_told(error):
+        if is_logged(error):
             return
         self._say("the API server refuses or cannot be reached", what, error, about)
 
@@ -47,12 +47,12 @@ class Complaints:
     def _say(self, text: str, what: str, error: ApiError, about: str) -> None:
         key = (f"{text} {what}", error.code, error.reason)
         now_s = self._clock()
-        said_s, n_more = self._said.get(key, (None, 0))
+        said_s, n_more = self._logged.get(key, (None, 0))
         if said_s is not None and now_s - said_s < AGAIN_S:
-            self._said[key] = (said_s, n_more + 1)
+            self._logged[key] = (said_s, n_more + 1)
             return
-        self._said[key] = (now_s, 0)
-        if len(self._said) > MAX_KINDS:  # the server writes the reasons, so their number must be bounded
-            del self._said[next(iter(self._said))]
+        self._logged[key] = (now_s, 0)
+        if len(self._logged) > MAX_KINDS:  # the server writes the reasons, so their number must be bounded
+            del self._logged[next(iter(self._logged))]
         more = {"n_more_like_it": n_more} if n_more else {}
         _log.warning(text, err=f"{what} of {about}: {error}" if about else f"{what}: {error}", **more)

@@ -105,7 +105,7 @@ class Credentials:
         self._loaded = loaded
         self._material: _Material | None = None
         self.server: str = loaded.host.rstrip("/")
-        self._way_said = (self.server, loaded.proxy)
+        self._way_logged = (self.server, loaded.proxy)
         self.server_hostname: str | None = loaded.tls_server_name
         self.ssl_context: ssl.SSLContext | None = None
         self.authorization = ""
@@ -238,8 +238,8 @@ class Credentials:
     def _say_other_way(self, loaded: Loaded) -> None:
         """Warn once: the cached state belongs to the cluster that this process started with."""
         way = (loaded.host.rstrip("/"), loaded.proxy)
-        if way != self._way_said:
-            self._way_said = way
+        if way != self._way_logged:
+            self._way_logged = way
             _log.warning("the server's address or proxy has changed; a restart takes it up", server=way[0])
 
 

@@ -31,7 +31,7 @@ async def read_usage(client: ApiClient) -> tuple[list[ReportedUsage], list[Parse
     return parse_node_metrics(await client.get(PATH, timeout_s=_REQUEST_S))
 
 
-def told_unread(unread: Sequence[ParseError]) -> str:
+def unread_text(unread: Sequence[ParseError]) -> str:
     """Returns a sentence about the nodes whose usage cannot be read; "" if there are none."""
     if not unread:
         return ""
@@ -48,7 +48,7 @@ class MetricsServer:
         self._client = client
         self._tell = tell
         self._period_s = period_s
-        self._said = ""
+        self._logged = ""
         self._changed = anyio.Event()
 
     def ask_every(self, period_s: float) -> None:
@@ -69,15 +69,15 @@ class MetricsServer:
             except (ApiError, ParseError) as error:
                 self._say(f"metrics-server says nothing that can be used: {error}")
             else:
-                self._say(told_unread(unread))
+                self._say(unread_text(unread))
                 await self._tell([LoadReported(one) for one in usage])
             with anyio.move_on_after(self._period_s):
                 await self._changed.wait()
 
     def _say(self, problem: str) -> None:
-        if problem != self._said:
+        if problem != self._logged:
             if problem:
                 _log.warning(problem, path=PATH)
             else:
                 _log.info("metrics-server answers again")
-            self._said = problem
+            self._logged = problem

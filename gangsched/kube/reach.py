@@ -32,7 +32,7 @@ _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
 UNAUTHORIZED = 401
 
 
-def is_told(error: Exception) -> bool:
+def is_logged(error: Exception) -> bool:
     """Whether Reach has already logged it; then the caller only retries."""
     return isinstance(error, Unreachable) or (isinstance(error, ApiError) and error.code == UNAUTHORIZED)
 

@@ -25,7 +25,7 @@ from gangsched.kube.client import ApiClient
 from gangsched.kube.effects.bumps import Bumps
 from gangsched.kube.election.fence_keeper import FenceKeeper
 from gangsched.kube.election.fence_list import Listed, ListedPod
-from gangsched.kube.reach import is_told
+from gangsched.kube.reach import is_logged
 from gangsched.kube.transport.backoff import Backoff
 from gangsched.kube.watch.catch_up import CatchUp, ask_pages
 from gangsched.kube.watch.watch_state import WatchState
@@ -96,7 +96,7 @@ async def _anybody(client: ApiClient, rng: Random) -> Listed:
                     found[meta.uid] = ListedPod(meta.uid, meta.namespace, meta.name, "")
             return found
         except (ApiError, msgspec.MsgspecError) as error:
-            if not is_told(error):
+            if not is_logged(error):
                 _log.warning("the unbound pods cannot be listed; not leading yet", err=str(error))
             await anyio.sleep(backoff.next_s(getattr(error, "retry_after_s", None)))
 
@@ -109,7 +109,7 @@ async def _catch_up(client: ApiClient, pods: WatchState, rng: Random) -> None:
             await catch_up.ask(client)
             break
         except ApiError as error:
-            if not is_told(error):
+            if not is_logged(error):
                 _log.warning("the bound pods cannot be listed; not leading yet", err=str(error))
             await anyio.sleep(backoff.next_s(error.retry_after_s))
     say_at_s = time.monotonic() + _CATCH_UP_SAY_S

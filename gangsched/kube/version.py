@@ -14,7 +14,7 @@ import structlog
 
 from gangsched.errors import ApiError, ConfigError
 from gangsched.kube.client import ApiClient
-from gangsched.kube.reach import is_told
+from gangsched.kube.reach import is_logged
 from gangsched.kube.transport.backoff import Backoff
 from gangsched.model import bounded
 
@@ -64,7 +64,7 @@ async def _ask(client: ApiClient, backoff: Backoff) -> tuple[tuple[int, int], st
                     f"labels: the API server does not say which version it is: {error}",
                     path="devices.allocationIn",
                 ) from None
-            if str(error) != said and not is_told(error):
+            if str(error) != said and not is_logged(error):
                 said = str(error)
                 _log.warning("waiting for the API server to say which version it is", err=said)
             await anyio.sleep(backoff.next_s(error.retry_after_s))

@@ -15,7 +15,7 @@ from gangsched import printing
 from gangsched.errors import ApiError, ParseError
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
-from gangsched.kube.metrics_server import read_usage, told_unread
+from gangsched.kube.metrics_server import read_usage, unread_text
 from gangsched.kube.pages import MAX_PAGE_BYTES, Pages
 from gangsched.kube.watch.decode import nodes as nodes_kind
 from gangsched.load.report import LoadReport, NodeReport, make_report
@@ -77,7 +77,7 @@ async def _read(args: argparse.Namespace) -> LoadReport:
                 reported, unread = await read_usage(client)
                 usage = {one.node: one for one in reported}
                 if unread:
-                    print(f"gangsched: {one_line(told_unread(unread))}", file=sys.stderr)
+                    print(f"gangsched: {one_line(unread_text(unread))}", file=sys.stderr)
             except ApiError as error:
                 if error.code not in (403, 404, 503):  # there is none, or we may not read it
                     raise

@@ -16,7 +16,7 @@ from gangsched.errors import ParseError
 from gangsched.model import bounded
 from gangsched.model.device_topology import LINK_KINDS, is_link_kind, link_weight
 from gangsched.model.quantity import to_int
-from gangsched.model.resources import MEMORY, is_extended, told_amount
+from gangsched.model.resources import MEMORY, amount_text, is_extended
 
 CONSTRAINTS_KEY = "gangsched.io/device-constraints"
 # The farthest path that `"linked": true` allows: any NVLink, whatever name an inventory gives it.
@@ -51,7 +51,7 @@ class DeviceConstraint(msgspec.Struct, frozen=True, gc=False):
         if self.models:
             said.append("of model " + " or ".join(self.models))
         if self.min_memory_mib:
-            said.append(f"with at least {told_amount(MEMORY, self.min_memory_mib * 2**20)} each")
+            said.append(f"with at least {amount_text(MEMORY, self.min_memory_mib * 2**20)} each")
         return ", ".join(said)
 
     def admits(self, model: str, memory_mib: int) -> bool:

@@ -190,11 +190,11 @@ _TELLING_ANNOTATIONS = frozenset(
 )
 
 
-def _not_told(key: GroupKey) -> bool | None:
+def _unknown_kind(key: GroupKey) -> bool | None:
     return None
 
 
-def group_key(pod: Pod, is_basic: Callable[[GroupKey], bool | None] = _not_told) -> GroupKey:
+def group_key(pod: Pod, is_basic: Callable[[GroupKey], bool | None] = _unknown_kind) -> GroupKey:
     """Returns the group a pod names, or the pod's own group of one. Raises: ParseError if it names two.
 
     is_basic: whether the core PodGroup of that key requires no gang; None while unknown. If it requires none,

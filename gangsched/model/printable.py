@@ -53,7 +53,7 @@ def clean(text: str) -> str:
     return _cut(one_line(in_full(text)))
 
 
-def told_to(namespace: str, text: str) -> str:
+def clean_for(namespace: str, text: str) -> str:
     """As clean, for whoever may read the objects of this namespace: with no names of others' objects."""
     return _cut(one_line(seen_from(namespace, text)))
 

@@ -200,7 +200,7 @@ def _max(total: dict[str, int], other: Mapping[str, int]) -> None:
             total[name] = amount
 
 
-def told_amount(resource: str, amount: int) -> str:
+def amount_text(resource: str, amount: int) -> str:
     """Formats a quantity for people: cores, a number, or bytes in the largest fitting unit of Gi, Mi, Ki.
 
     Bytes are truncated to hundredths, so that nearly enough is not shown as enough.

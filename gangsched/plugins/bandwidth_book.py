@@ -237,12 +237,12 @@ class BandwidthBook:
         self._stale[row] = False
         self._next_stale_s = min(self._next_stale_s, now_s + self._stale_s)
         for info in self._shared.get(row, {}).values():
-            self._share_anew(info)
+            self._update_share(info)
         egress, ingress = heard.total - heard.egress, heard.total - heard.ingress
         self._flow.measure(row, (egress, ingress, egress + ingress))
         self._reckon(row)
 
-    def _share_anew(self, info: PodInfo) -> None:
+    def _update_share(self, info: PodInfo) -> None:
         """Recomputes the pod's share; the gang's size may have been unknown when the pod was found."""
         held = self._held[info.uid]
         own = _share(held.request, info)

@@ -21,7 +21,7 @@ from gangsched.core.preemption.victims import may_preempt, priority_of
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.needed import requests_of
-from gangsched.model.resources import told_amount
+from gangsched.model.resources import amount_text
 
 SYSTEM = "/system"
 """The lane of pods that the cluster itself needs; it comes first."""
@@ -157,7 +157,7 @@ def _less(
 
 def _over(over: OverLimit) -> Status:
     queue, resource, needs, used, kept, limit = over
-    texts = [told_amount(resource, n) for n in (needs, used, limit, kept)]
+    texts = [amount_text(resource, n) for n in (needs, used, limit, kept)]
     if needs > limit:
         return Status(
             Code.UNRESOLVABLE,

@@ -75,7 +75,7 @@ class InterPodAffinity:
 
     def pre_filter(self, state: CycleState, template: PodTemplate, view: PodQueries) -> Status:
         """Counts terms of siblings although they are not placed yet: they may be placed before this pod."""
-        said = view.said_of(template)
+        said = view.terms_about(template)
         if said and any(kind is AffinityKind.ANTI_REQUIRED for kind, _ in said):
             return SUCCESS
         return SUCCESS if template.affinity_terms and _required(template) else SKIP
@@ -103,7 +103,7 @@ class InterPodAffinity:
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
         """100 for the best of `rows`, 0 for the worst; None when no term gives a preference."""
-        if not template.affinity_terms and not view.said_of(template):
+        if not template.affinity_terms and not view.terms_about(template):
             return None
         sums = self._wanted(template, view)
         if not sums:

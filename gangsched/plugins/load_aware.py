@@ -91,7 +91,7 @@ class LoadAware:
         if len(changed):
             self._note_stale(changed, max(view.n_rows, int(changed[-1]) + 1))
         if self._stale[rows].any():
-            self._score_anew(np.flatnonzero(self._stale))
+            self._update_scores(np.flatnonzero(self._stale))
         return self._scores[rows]
 
     def _note_stale(self, rows: IntArray, n_rows: int) -> None:
@@ -101,7 +101,7 @@ class LoadAware:
             self._stale = np.concatenate([self._stale, np.zeros(more, dtype=np.bool_)])
         self._stale[rows] = True
 
-    def _score_anew(self, rows: IntArray) -> None:
+    def _update_scores(self, rows: IntArray) -> None:
         """Rescores these rows. Scores do not depend on the pod: cached until a node's load or the cluster
         changes."""
         book = self.usage_tracker

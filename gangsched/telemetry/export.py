@@ -29,7 +29,7 @@ DELAY_MS = 1000.0
 SAY_AGAIN_S = 60.0
 
 
-class Said(logging.Handler):
+class LogCapture(logging.Handler):
     """Captures the log of OpenTelemetry's own loggers, which would go to stderr past our log's format."""
 
     def __init__(self) -> None:
@@ -74,8 +74,8 @@ class SpanLane(SpanExporter):
         self._failing = False
         self._say_again_s = 0.0
         self._why = ""
-        self._said = Said()
-        self._said.begin()
+        self._capture = LogCapture()
+        self._capture.begin()
         # Larger than our own queue: it must never drop by itself, since it does not report drops.
         self._processor = BatchSpanProcessor(
             self,
@@ -112,7 +112,7 @@ class SpanLane(SpanExporter):
         n_lost = self.n_offered - self.n_exported
         if n_lost:
             _log.warning("spans were not exported", to=self.target, n_lost=n_lost, err=self._why)
-        self._said.end()
+        self._capture.end()
 
     # -- in the exporter's thread ----------------------------------------------------------------------
 
@@ -140,7 +140,7 @@ class SpanLane(SpanExporter):
         else:
             self.n_failed += len(spans)
             self._failing = True
-            self._why = why or self._said.last
+            self._why = why or self._capture.last
             self._trouble("spans cannot be exported")
         return result
 

@@ -68,13 +68,13 @@ class GangTrace:
         "_cycle_ns",
         "_ids",
         "_key",
+        "_message",
         "_n_bound",
         "_n_failed_attempts",
         "_n_failed_binds",
-        "_n_untold",
+        "_n_unwritten",
         "_number",
         "_previous_id",
-        "_said",
         "_unreasoned",
         "group",
         "maker",
@@ -115,9 +115,9 @@ class GangTrace:
         self._n_bound = 0
         self._n_failed_binds = 0
         self._n_failed_attempts = 0
-        self._n_untold = 0
+        self._n_unwritten = 0
         self._number = 0
-        self._said = ""
+        self._message = ""
         self._unreasoned: list[Attributes] = []
 
     # -- events ----------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ class GangTrace:
 
     def told(self, message: str) -> None:
         """Adds a message for people as the reason of spans that ended in this turn and of open spans."""
-        self._said = message = message[: names.MAX_TEXT]
+        self._message = message = message[: names.MAX_TEXT]
         for attributes in self._unreasoned:
             attributes.setdefault(names.REASON, message)
         phase = self.phase
@@ -210,7 +210,7 @@ class GangTrace:
 
     def turn_ended(self) -> None:
         """Ends the turn: its ended spans get no further messages."""
-        self._said = ""
+        self._message = ""
         self._unreasoned = []
 
     def stop(self, now_ns: int) -> None:
@@ -285,7 +285,7 @@ class GangTrace:
         self._emit(phase, now_ns, parent_id=self.maker.root_id if root else None)
         if phase.name == names.BIND and verdict in names.TROUBLE:
             n_given_back = int(phase.attributes[names.MEMBERS]) - self._n_bound  # type: ignore[arg-type]
-            self.gave_back(n_given_back, self._said, now_ns)
+            self.gave_back(n_given_back, self._message, now_ns)
 
     def _end_binds(self, phase: OpenSpan, now_ns: int, verdict: str) -> None:
         # The watch may show a bind before its answer arrives, or instead of it.
@@ -309,7 +309,7 @@ class GangTrace:
         if verdict == names.UNSCHEDULABLE:
             self._n_failed_attempts += 1
             if self._n_failed_attempts > names.MAX_FAILED_TOLD:
-                self._n_untold += 1
+                self._n_unwritten += 1
                 self._buffer.clear()
                 return
         self._previous_id = attempt.span_id
@@ -321,16 +321,16 @@ class GangTrace:
         group, root = self.group, self.root
         root.attributes |= of_gang(group)
         self._give_verdict(root, verdict)
-        if self._n_untold:
-            root.attributes[names.ATTEMPTS_UNTOLD] = self._n_untold
+        if self._n_unwritten:
+            root.attributes[names.ATTEMPTS_UNTOLD] = self._n_unwritten
         self.out([self.maker.end(root, now_ns, parent_id=None)])
 
     def _give_verdict(self, span: OpenSpan, verdict: str) -> None:
         span.attributes[names.VERDICT] = verdict
         if verdict in _GOOD:
             return
-        if self._said:
-            span.attributes.setdefault(names.REASON, self._said)
+        if self._message:
+            span.attributes.setdefault(names.REASON, self._message)
         else:
             self._unreasoned.append(span.attributes)
 

@@ -36,7 +36,7 @@ _ERROR = Status(StatusCode.ERROR)
 class OpenSpan:
     """A span that has begun. Times are of the tracer's clock, ns."""
 
-    __slots__ = ("attributes", "began_ns", "events", "links", "n_untold", "name", "span_id")
+    __slots__ = ("attributes", "began_ns", "events", "links", "n_unwritten", "name", "span_id")
 
     def __init__(self, name: str, span_id: int, began_ns: int) -> None:
         self.name = name
@@ -45,7 +45,7 @@ class OpenSpan:
         self.attributes: Attributes = {}
         self.events: list[tuple[str, int, Attributes]] = []
         self.links: list[Link] = []
-        self.n_untold = 0
+        self.n_unwritten = 0
 
     def event(
         self, name: str, at_ns: int, attributes: Attributes, *, trouble: bool = False, limit: int = MAX_EVENTS
@@ -54,7 +54,7 @@ class OpenSpan:
         if len(self.events) < min(limit, MAX_EVENTS if trouble else MAX_PLAIN_EVENTS):
             self.events.append((name, at_ns, attributes))
         else:
-            self.n_untold += 1
+            self.n_unwritten += 1
 
 
 class SpanMaker:
@@ -81,8 +81,8 @@ class SpanMaker:
     def end(self, span: OpenSpan, end_ns: int, *, parent_id: int | None) -> ReadableSpan:
         """The span for export. Attributes may be added until it is exported."""
         attributes, offset_ns = span.attributes, self.offset_ns
-        if span.n_untold:
-            attributes[EVENTS_UNTOLD] = span.n_untold
+        if span.n_unwritten:
+            attributes[EVENTS_UNTOLD] = span.n_unwritten
         return ReadableSpan(
             span.name,
             self.context(span.span_id),

@@ -32,13 +32,13 @@ _SHARE = 4
 class _Held:
     """A gang that is not yet decided. size: spans and events."""
 
-    __slots__ = ("n_untold", "size", "spans", "trace", "was_rejected")
+    __slots__ = ("n_unwritten", "size", "spans", "trace", "was_rejected")
 
     def __init__(self, trace: GangTrace) -> None:
         self.trace = trace
         self.spans: list[ReadableSpan] = []
         self.size = 0
-        self.n_untold = 0
+        self.n_unwritten = 0
         self.was_rejected = False
 
 
@@ -77,8 +77,8 @@ class TailSampling:
         if why:
             about = held.trace.root.attributes
             about[names.KEPT] = why
-            if held.n_untold:
-                about[names.SPANS_UNTOLD] = held.n_untold
+            if held.n_unwritten:
+                about[names.SPANS_UNTOLD] = held.n_unwritten
             held.trace.out = self._send
             self._send(held.spans + spans)
         elif not is_over:
@@ -109,7 +109,7 @@ class TailSampling:
         size = sum(1 + len(span.events) for span in spans)
         most = self._keep.max_held_spans
         if self.size + size > most or held.size + size > max(1, most // _SHARE):
-            held.n_untold += len(spans) + len(held.spans)
+            held.n_unwritten += len(spans) + len(held.spans)
             self.size -= held.size
             held.size = 0
             held.spans = []

@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from gangsched.errors import ApiError
-from gangsched.kube.reach import is_told
+from gangsched.kube.reach import is_logged
 from gangsched.model import bounded
 from gangsched.model.printable import one_line
 
@@ -219,7 +219,7 @@ class Access:
             clock, a_second=KNOWN_A_SECOND, at_once=KNOWN_AT_ONCE, turns=MAX_ASKED_AT_ONCE
         )
         self._strangers = _Strangers(clock)
-        self._said = ""
+        self._logged = ""
 
     def is_open(self, path: str) -> bool:
         """Whether this path needs no authorization."""
@@ -237,7 +237,7 @@ class Access:
             if MASTERS in user.groups or await self._may(user, path, verb, address):
                 return user.username
         except (ApiError, msgspec.MsgspecError) as error:
-            if not is_told(error):
+            if not is_logged(error):
                 self._complain(str(error))
             raise Refused(503, _CANNOT_ASK) from None
         raise Refused(403, f'User "{one_line(user.username[:_MAX_SHOWN])}" cannot {verb} path "{path}"')
@@ -313,12 +313,12 @@ class Access:
             except TimeoutError:
                 raise Refused(503, _CANNOT_ASK) from None
             answer = await self._client.post(path, body, timeout_s=REVIEW_TIMEOUT_S)
-        self._said = ""
+        self._logged = ""
         return answer
 
     def _complain(self, why: str) -> None:
-        if why != self._said:
-            self._said = why
+        if why != self._logged:
+            self._logged = why
             _log.warning("cannot ask the API server who may read the pages", err=why)
 
 

@@ -36,7 +36,7 @@ class Health:
     def __init__(self, name: str, checks: Sequence[Check]) -> None:
         self.name = name
         self._checks = (Check("ping", lambda: ""), *checks)
-        self._said = ""
+        self._logged = ""
 
     def problems(self) -> dict[str, str]:
         """Failing checks with their reasons."""
@@ -75,8 +75,8 @@ class Health:
     def _say(self, wrong: dict[str, str]) -> None:
         said = "; ".join(f"{name}: {why}" for name, why in wrong.items())
         # Reasons may contain changing numbers: log only when the set of failing checks changes.
-        if ",".join(wrong) != self._said:
-            self._said = ",".join(wrong)
+        if ",".join(wrong) != self._logged:
+            self._logged = ",".join(wrong)
             if wrong:
                 _log.warning(f"{self.name} fails", why=said)
             else:

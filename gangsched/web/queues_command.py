@@ -12,7 +12,7 @@ from rich.table import Table
 
 from gangsched import printing
 from gangsched.model.printable import clean
-from gangsched.model.resources import told_amount
+from gangsched.model.resources import amount_text
 from gangsched.signals import run_loop
 from gangsched.web.answers import Amounts, QueueShare, QueuesPage
 from gangsched.web.asking import add_flags, ask, decoded
@@ -78,4 +78,4 @@ def _add(table: Table, row: QueueShare) -> None:
 
 
 def _amount(amounts: Amounts, resource: str) -> str:
-    return told_amount(resource, amounts[resource]) if resource in amounts else "-"
+    return amount_text(resource, amounts[resource]) if resource in amounts else "-"

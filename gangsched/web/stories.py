@@ -16,7 +16,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.transitions import Moved, story
 from gangsched.core.types.ended import End, end_of
 from gangsched.core.types.group import Group
-from gangsched.model.printable import clean, told_to
+from gangsched.model.printable import clean, clean_for
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -77,7 +77,7 @@ def story_of(group: Group, now_s: float, ago_s: float, *, to_tenant: bool = Fals
         group.state.value,
         round(now_s - group.since_s, 3),
         group.attempts,
-        told_to(group.key.namespace, group.message) if to_tenant else clean(group.message),
+        clean_for(group.key.namespace, group.message) if to_tenant else clean(group.message),
         tuple(moves_of(story(group), group, ago_s)),
         end_of(group),
     )

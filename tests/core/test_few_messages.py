@@ -33,7 +33,7 @@ def written(c: Cluster) -> dict[str, str]:
 def text_of_speakers(c: Cluster) -> str:
     """What the first pods by name say, each the same."""
     infos = sorted(c.group("a").members.values(), key=lambda info: info.pod.metadata.name)
-    (text,) = {info.said for info in infos[:N_SPEAKERS]}
+    (text,) = {info.reported for info in infos[:N_SPEAKERS]}
     return text
 
 

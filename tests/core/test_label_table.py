@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
+from gangsched.core.cache.carried_terms import CarriedTerms
 from gangsched.core.cache.label_table import LabelTable
-from gangsched.core.cache.said_terms import SaidTerms
 from gangsched.core.types.affinity_terms import AffinityKind, AffinityTerm
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.lab.sim.objects import make_pod
@@ -54,7 +54,7 @@ def test_terms_are_found_by_the_pods_that_they_are_about(seed: int) -> None:
         is_in = term.namespace_selector is not None or template.namespace in term.namespaces
         return is_in and term.selector is not None and term.selector.matches(template.labels)
 
-    said, stated = SaidTerms(means), []
+    said, stated = CarriedTerms(means), []
     templates = []
     for serial in range(12):
         own = labels(rng)
@@ -83,7 +83,7 @@ def test_a_term_for_other_pods_is_not_looked_at() -> None:
         compared.append(term)
         return True
 
-    said = SaidTerms(means)
+    said = CarriedTerms(means)
     for i in range(1_000):
         term = PodTerm(("d",), None, Selector((Requirement("app", "In", (f"a{i}",)),)))
         said.add((AffinityKind.ANTI_REQUIRED, AffinityTerm(term, "rack")))

@@ -184,7 +184,7 @@ def test_placements_are_those_of_asking_everybody_each_time(
         with monkeypatch.context() as patch:
             patch.setattr(Trial, "kept", _Plain.kept)
             patch.setattr(Scoring, "best", _Plain.best)
-            patch.setattr(Scoring, "_said_at_once", lambda *_: None)
+            patch.setattr(Scoring, "_scores_at_once", lambda *_: None)
             patch.setattr(Placing, "packed", _Plain.packed)
             patch.setattr(Placing, "_one_by_one", _Plain.one_by_one)
             plain, plugins = _cluster(seed)
@@ -221,7 +221,7 @@ def test_the_best_is_the_first_of_the_highest_sums_whatever_was_not_asked() -> N
         rows = np.flatnonzero(rng.random(60) < 0.9)
         plugin = OneByOne()
         scoring = Scoring(
-            [(Halves(), 1.0), (plugin, 1.0)], (), is_told=frozenset(), infos=NodeInfos(), ask=guarded
+            [(Halves(), 1.0), (plugin, 1.0)], (), is_observed=frozenset(), infos=NodeInfos(), ask=guarded
         )
         found = scoring.best(c.state, c.template(), c.view, rows, lambda some: lets[some])  # noqa: B023
         sums = np.where(lets[rows], halves[rows] + lots[rows], -1.0)

@@ -11,7 +11,7 @@ from gangsched.config import Settings
 from gangsched.core.explain import Explanation, explain
 from gangsched.lab.sim.objects import make_pod
 from gangsched.model import effects as ef
-from gangsched.model.printable import clean, in_full, marked, seen_from, told_to
+from gangsched.model.printable import clean, clean_for, in_full, marked, seen_from
 from tests.core.queued import pods, queued
 from tests.core.test_claims_and_guarantees import claimed
 from tests.support.scenario import Cluster, cluster, gang
@@ -55,7 +55,7 @@ def test_a_namespace_whose_name_begins_alike_is_another_one() -> None:
 @pytest.mark.parametrize("n", range(1, 20))
 def test_a_text_that_is_cut_within_a_mark_shows_no_names(n: int) -> None:
     text = f"for {marked('pod', ['secret/one', 'secret/two'])}"[:-n]
-    assert "secret" not in told_to("a", text)
+    assert "secret" not in clean_for("a", text)
 
 
 MARKS = ("\ue000", "\ue001", "\ue002")
@@ -65,8 +65,8 @@ MARKS = ("\ue000", "\ue001", "\ue002")
 def test_marks_in_a_name_are_escaped(forged: str) -> None:
     """A webhook's answer or an annotation may have any characters."""
     text = marked("pod", [f"b/{forged}"])
-    assert not set(MARKS) & set(clean(text) + told_to("a", text) + clean(forged))
-    assert "b/" not in told_to("a", text)
+    assert not set(MARKS) & set(clean(text) + clean_for("a", text) + clean(forged))
+    assert "b/" not in clean_for("a", text)
 
 
 def test_many_names_are_bounded() -> None:
@@ -168,7 +168,7 @@ def test_a_name_nearly_right_is_looked_for_in_its_own_namespace() -> None:
 
 def test_an_operators_name_is_for_operators() -> None:
     message = f"rejected by {marked('user', ['system:serviceaccount:team-b:ci'])}: over budget"
-    assert told_to("a", message) == "rejected by an operator: over budget"
+    assert clean_for("a", message) == "rejected by an operator: over budget"
     assert clean(message) == "rejected by system:serviceaccount:team-b:ci: over budget"
 
 

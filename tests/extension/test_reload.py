@@ -80,7 +80,7 @@ class Host:
     def wake(self) -> None:
         self.n_woken += 1
 
-    def tell_pods_anew(self) -> None:
+    def emit_all_pods(self) -> None:
         self.n_told_anew += 1
 
 

@@ -136,7 +136,7 @@ async def test_what_waits_for_a_busy_core_is_not_lost_when_all_is_to_be_told_ane
         reflector = Reflector(client, pods(), busy, rng=Random(1), timing=TIMING)
         group.start_soon(reflector.run)
         await is_full.wait()
-        reflector.tell_anew()
+        reflector.emit_all()
         await anyio.lowlevel.checkpoint()
         has_room.set()
         await until(lambda: any(isinstance(event, PodUpdated) for event in said))

@@ -281,8 +281,8 @@ def test_nothing_is_lost_among_fifty_agents(
     fleet.devices("n9", sick=3)
     node_s = fleet.until(lambda: sick(fleet, "n9") == ["n9-f3"], "the Node says that a device is sick")
     client = sockets["n9"].clients[FPGA]
-    told_s = fleet.until(lambda: client.health.get("n9-f3") == "Unhealthy", "kubelet is told")
-    assert node_s + told_s < PATIENCE_S
+    reported_s = fleet.until(lambda: client.health.get("n9-f3") == "Unhealthy", "kubelet is told")
+    assert node_s + reported_s < PATIENCE_S
 
     fleet.until(lambda: fleet.reported() == fleet.said() == fleet.held() == before, "nothing has changed")
     assert fleet.listed() == N_NODES * N_DEVICES
@@ -295,7 +295,7 @@ def test_nothing_is_lost_among_fifty_agents(
         f" started at a time); {n_pods} pods bound {bound_s:.1f} s after the last was made, given"
         f" {given_s:.1f} and confirmed {confirmed_s:.1f} s later; agent killed: registered again after"
         f" {agent_s:.1f} s; its kubelet's socket made anew: {kubelet_s:.1f} s; a device failed: on the Node"
-        f" after {node_s:.1f} s, told to kubelet {told_s:.1f} s later",
+        f" after {node_s:.1f} s, told to kubelet {reported_s:.1f} s later",
     )
 
 

@@ -48,7 +48,7 @@ def test_a_borrower_that_would_go_below_its_guarantee_as_a_whole_stays() -> None
 
 
 def test_the_time_begins_anew_when_the_guarantee_is_used_otherwise() -> None:
-    told, judge = told_of([*running(8, "c"), *asking(2, "b")]), GivenBack()
+    told, judge = lack_sentences([*running(8, "c"), *asking(2, "b")]), GivenBack()
     assert not list(judge.too_late(told, 1.0))
     told.hear([ev.PodAdded(on_node(make_pod("first", gpus=1, annotations={QUEUE_KEY: "b"})))])
     assert not list(judge.too_late(told, 20.0)), "three are not within the guarantee any more"
@@ -59,12 +59,12 @@ def test_the_time_begins_anew_when_the_guarantee_is_used_otherwise() -> None:
 
 def late(there: list[Pod], waiting: list[Pod]) -> list[str]:
     """The groups that have waited too long, after a minute."""
-    told, judge = told_of([*there, *waiting]), GivenBack()
+    told, judge = lack_sentences([*there, *waiting]), GivenBack()
     assert not list(judge.too_late(told, 1.0))
     return [problem.split()[1] for problem in judge.too_late(told, 61.0)]
 
 
-def told_of(pods: list[Pod]) -> Told:
+def lack_sentences(pods: list[Pod]) -> Told:
     """One node of eight devices, and these pods."""
     told = Told()
     told.hear([ev.NodeAdded(make_node("n0", gpus=8, listed=False)), *map(ev.PodAdded, pods)])

@@ -18,7 +18,7 @@ from gangsched.core.queueing import expected_ends
 from gangsched.core.types.group import GroupState
 from gangsched.model import printable
 from gangsched.model.printable import in_full
-from gangsched.model.resources import told_amount
+from gangsched.model.resources import amount_text
 from gangsched.plugins import fairness
 from gangsched.web import reading, reservations
 from tests.support.breaking import assert_caught
@@ -79,7 +79,7 @@ def holders_hold_twice_as_much(patch: Patch) -> None:
 
 
 def what_is_used_is_left_out(patch: Patch) -> None:
-    patch.setattr(fairness, "told_amount", lambda resource, n: told_amount(resource, max(n - 4, 0)))
+    patch.setattr(fairness, "amount_text", lambda resource, n: amount_text(resource, max(n - 4, 0)))
 
 
 def names_of_other_namespaces_are_written(patch: Patch) -> None:

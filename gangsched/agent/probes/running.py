@@ -65,7 +65,7 @@ class Probes:
             LOAD_KEY: _heartbeat(load.period_seconds, load.threshold_percent, load.window_seconds),
         }
         self._not_before_s = 0.0
-        self._said: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
         self._untold: list[str] = []
         self._probe_failed = ""
         shortest_s = min(
@@ -188,14 +188,14 @@ class Probes:
 
     def _say(self, key: str, text: str, *, to_all: bool = False) -> None:
         """Logs the text, unless it was logged last; `to_all`: as an Event too."""
-        if self._said.get(key) != text:
-            self._said[key] = text
+        if self._logged.get(key) != text:
+            self._logged[key] = text
             _log.warning(text, node=self._node)
             if to_all:
                 self._untold.append(text)
 
     def _well(self, key: str, text: str) -> None:
-        if self._said.pop(key, None) is not None:
+        if self._logged.pop(key, None) is not None:
             _log.info(text, node=self._node)
 
 

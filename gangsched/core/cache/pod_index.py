@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
+from gangsched.core.cache.carried_terms import CarriedTerms, TermCounts
 from gangsched.core.cache.label_table import LabelTable
 from gangsched.core.cache.object_store import ObjectStore
 from gangsched.core.cache.pod_log import Counted, PodLog
-from gangsched.core.cache.said_terms import Said, SaidTerms
 from gangsched.core.cache.selected_keys import SelectedKeys
 from gangsched.core.cache.volume_users import VolumeUsers
 from gangsched.core.types.affinity_terms import Carried
@@ -72,7 +72,7 @@ class PodIndex:
         self._is_built = False
         self._namespaces_at = 0
         self._terms: dict[PodTerm, Counted] = {}
-        self._said = SaidTerms(self.means_template)
+        self._carried = CarriedTerms(self.means_template)
         self._forget_classes()
 
     def _forget_classes(self) -> None:
@@ -102,10 +102,12 @@ class PodIndex:
     def wake(self, affinity_terms: Iterable[Carried]) -> None:
         """Starts counting: a pod has terms about other pods, so pods matter to each other from now on."""
         self.is_awake = True
-        if self._said.is_full:
-            self._said.keep(stated for info in self._pods.values() for stated in info.template.affinity_terms)
+        if self._carried.is_full:
+            self._carried.keep(
+                stated for info in self._pods.values() for stated in info.template.affinity_terms
+            )
         for stated in affinity_terms:
-            self._said.add(stated)
+            self._carried.add(stated)
 
     # -- pods come and go: called while awake only --------------------------------------------------------
 
@@ -121,7 +123,7 @@ class PodIndex:
             self._count(info.pod_class, info.row, -1)
             info.pod_class = None
             for stated in info.template.affinity_terms:
-                self._said.count(stated, info.row, -1)
+                self._carried.count(stated, info.row, -1)
 
     def relabel(self, info: PodInfo) -> None:
         """Takes in that a counted pod has new labels, or is being deleted now."""
@@ -139,7 +141,7 @@ class PodIndex:
         info.pod_class = self._class_of(info.pod)
         self._count(info.pod_class, info.row, 1)
         for stated in info.template.affinity_terms:
-            self._said.count(stated, info.row, 1)
+            self._carried.count(stated, info.row, 1)
 
     def _count(self, pod_class: PodClass, row: int, n: int) -> None:
         self._log.add(pod_class.number, row, n)
@@ -228,20 +230,20 @@ class PodIndex:
         for counted in self._terms.values():
             counted.means, counted.n_read = counted.means[old], len(self._log)
 
-    def said_of(self, template: PodTemplate) -> list[Said]:
+    def terms_about(self, template: PodTemplate) -> list[TermCounts]:
         """Returns terms of pods, placed or not, that match pods of this template, with the number of pods on
         each row; some of the pods may be gone."""
-        if not len(self._said):
+        if not len(self._carried):
             return _NONE
         self._hear_namespaces()
-        return self._said.about(template)
+        return self._carried.about(template)
 
     def carried_against(self, template: PodTemplate) -> list[tuple[Carried, Mapping[int, int]]]:
         """Those of them that pods on nodes have: row -> number of pods."""
-        if not (about := self.said_of(template)):
+        if not (about := self.terms_about(template)):
             return []
         self._build()
-        return [(said.stated, said.rows) for said in about if said.rows]
+        return [(one.stated, one.rows) for one in about if one.rows]
 
     def means_template(self, term: PodTerm, template: PodTemplate) -> bool:
         """Whether pods of the template, not being deleted, match the term."""
@@ -281,7 +283,7 @@ class PodIndex:
             self.selected.unname(term)
         self._terms = {}
         self._forget_classes()
-        self._said.forget_rows()
+        self._carried.forget_rows()
         for info in self._pods.values():
             info.pod_class = None
             if info.row != NO_ROW:
@@ -300,7 +302,7 @@ class PodIndex:
         revision = self._objects.revision(NAMESPACES)
         if revision != self._namespaces_at:
             self._namespaces_at = revision
-            self._said.forget_found()
+            self._carried.forget_found()
             self._numbers_changed()
             for term in [term for term in self._terms if term.looks_at_namespaces]:
                 self._drop(term)
@@ -345,9 +347,9 @@ class PodIndex:
             right = is_current or not term.looks_at_namespaces
             if right and not np.array_equal(rows, self._terms[term].counts):
                 yield f"{term} counts {self._terms[term].counts}, the pods are {rows}"
-        known = {said.stated: said.rows for said in self._said if said.rows}
+        known = {one.stated: one.rows for one in self._carried if one.rows}
         if carried != known:
             yield f"what pods say of others is counted as {known}, and is {carried}"
 
 
-_NONE: list[Said] = []
+_NONE: list[TermCounts] = []

@@ -209,7 +209,7 @@ class Trial(TrialDevices):
         return mine
 
     def carried_against(self, template: PodTemplate) -> Iterable[tuple[Carried, Mapping[int, int]]]:
-        if not self._index.said_of(template):
+        if not self._index.terms_about(template):
             return ()
         n_placed, n_gone, mine = self._against.get(template.serial, (0, 0, None))
         changed = [(info.row, info.template, -1) for info in islice(self._gone.values(), n_gone, None)]

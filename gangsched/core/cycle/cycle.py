@@ -46,7 +46,7 @@ from gangsched.core.types.placement import Nominated, Placement
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.device_constraints import CONSTRAINTS_KEY
 from gangsched.model.required_ids import REQUIRE_IDS_KEY
-from gangsched.model.resources import told_amount
+from gangsched.model.resources import amount_text
 
 # This many nodes are named in a reason.
 _MAX_NAMED = 3
@@ -289,7 +289,7 @@ def _cluster_too_small(group: Group, view: RoomQueries) -> str:
     for name, wanted in group.definition.min_resources.items():
         there = int(view.allocatable(view.table.column(name)).sum()) if name in view.table else 0
         if there < wanted:
-            asks, have = told_amount(name, wanted), told_amount(name, there)
+            asks, have = amount_text(name, wanted), amount_text(name, there)
             return f"gang {group.key}: minResources is {asks} {name} and all nodes together have {have}"
     return ""
 

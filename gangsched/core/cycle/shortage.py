@@ -23,7 +23,7 @@ from gangsched.core.framework.plan import Shortage
 from gangsched.core.types.arrays import NO_LIMIT, BoolArray, IntArray
 from gangsched.core.types.group import NO_ROW, Group, MemberState, PodInfo
 from gangsched.model.printable import marked
-from gangsched.model.resources import told_amount
+from gangsched.model.resources import amount_text
 
 # Limits: names in one sentence; groups, members and nodes looked at for it.
 _MAX_NAMED = 3
@@ -42,7 +42,7 @@ class Lack(NamedTuple):
     rows: BoolArray
 
 
-def told_of(
+def lack_sentences(
     short: Shortage,
     group: Group,
     waiting: Iterable[Group],
@@ -60,8 +60,8 @@ def told_of(
         yield f"Of these, {n_own} had room until its other members were placed there."
     for lack in found:
         if by := reserved_by(lack, short, group, waiting):
-            amount = told_amount(lack.resource, sum(by.values()))
-            by_name = {name(other): told_amount(lack.resource, n) for other, n in by.items()}
+            amount = amount_text(lack.resource, sum(by.values()))
+            by_name = {name(other): amount_text(lack.resource, n) for other, n in by.items()}
             yield f"{amount} {lack.resource} are reserved by {named(by_name)}."
     if ill := unhealthy(found, short.trial):
         more = f", {len(ill) - _MAX_NAMED} more" if len(ill) > _MAX_NAMED else ""

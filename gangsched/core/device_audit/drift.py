@@ -21,7 +21,13 @@ import msgspec
 from gangsched.core.cycle.device_allocation import annotations_of
 from gangsched.core.device_audit.ended_pods import EndedPods
 from gangsched.core.device_audit.ledger_repair import correct, learn
-from gangsched.core.device_audit.reported_devices import Allocation, as_reported, in_order, told, written_anew
+from gangsched.core.device_audit.reported_devices import (
+    Allocation,
+    as_reported,
+    in_order,
+    listing_patch,
+    told,
+)
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.timers import Deadlines
@@ -138,7 +144,7 @@ class DriftAudit:
         if problem:
             says = f"its annotation {problem}"
         elif self._shared.settings.devices.in_labels:
-            says = _told_by_labels(allocation)
+            says = _labels_text(allocation)
         self._drifted(info, EDITED, f"{says}; it was given {told(info.allocation)}")
         return True
 
@@ -340,7 +346,7 @@ class DriftAudit:
         drift.is_sent = True
         drift.n_tries += 1
         in_labels = self._shared.settings.devices.in_labels
-        self._shared.emit(written_anew(info, info.allocation, in_labels=in_labels))
+        self._shared.emit(listing_patch(info, info.allocation, in_labels=in_labels))
 
     def _evict(self, info: PodInfo) -> None:
         shared = self._shared
@@ -387,7 +393,7 @@ class DriftAudit:
         )
 
 
-def _told_by_labels(allocation: Allocation) -> str:
+def _labels_text(allocation: Allocation) -> str:
     if allocation:
         return f"its labels were edited: {told(allocation)}"
     return (

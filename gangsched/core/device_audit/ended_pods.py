@@ -11,7 +11,13 @@ from collections.abc import Container
 
 import msgspec
 
-from gangsched.core.device_audit.reported_devices import Allocation, as_reported, in_order, told, written_anew
+from gangsched.core.device_audit.reported_devices import (
+    Allocation,
+    as_reported,
+    in_order,
+    listing_patch,
+    told,
+)
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.timers import Deadlines
 from gangsched.core.types.group import NEVER_S, PodInfo
@@ -51,7 +57,7 @@ class EndedPods:
             info = self._shared.cache.pods.get(uid)
             if uid in self.pods or info is None or info.group is None or info.pod.spec.node_name != name:
                 continue
-            planned, had = self._said_and_had(info, one.containers, report.resources)
+            planned, had = self._planned_and_actual(info, one.containers, report.resources)
             if in_order(planned) != in_order(had):
                 self.pods[uid] = EndedPod(name, one.containers, report.resources)
                 self._due.set(uid, self._shared.now_s)
@@ -73,7 +79,7 @@ class EndedPods:
                 self._drop(uid)
                 continue
             self._due.set(uid, now_s + _RETRY_S)
-            planned, had = self._said_and_had(info, ended_pod.had, ended_pod.resources)
+            planned, had = self._planned_and_actual(info, ended_pod.had, ended_pod.resources)
             if in_order(planned) == in_order(had):
                 self._drop(uid)
                 right.append(info)
@@ -85,7 +91,7 @@ class EndedPods:
                 ended_pod.is_sent = True
                 self._due.set(uid, NEVER_S)
                 ended_pod.n_tries += 1
-                self._shared.emit(written_anew(info, had, in_labels=devices.in_labels))
+                self._shared.emit(listing_patch(info, had, in_labels=devices.in_labels))
         return right
 
     def _drop_of(self, name: str, there: Container[str]) -> None:
@@ -108,7 +114,7 @@ class EndedPods:
         self._due.set(uid, self._shared.now_s + max(again_s, pause_s))
         return True
 
-    def _said_and_had(
+    def _planned_and_actual(
         self, info: PodInfo, containers: Allocation, resources: tuple[str, ...]
     ) -> tuple[Allocation, Allocation]:
         planned, _ = allocation_of(info.pod)

@@ -70,7 +70,7 @@ def told(allocation: Allocation) -> str:
     return "; ".join(said) or "nothing"
 
 
-def written_anew(info: PodInfo, allocation: Allocation, *, in_labels: bool) -> PatchPod:
+def listing_patch(info: PodInfo, allocation: Allocation, *, in_labels: bool) -> PatchPod:
     """Returns the patch after which the pod lists exactly these devices."""
     meta = info.pod.metadata
     notes: dict[str, str | None] = {key: None for key in sorted(meta.annotations or {}) if is_device_key(key)}

@@ -58,14 +58,14 @@ class _Kept:
 
 
 class Filtering:
-    """The Filter plugins of one profile, in order; `is_told`: those that have a PreFilter."""
+    """The Filter plugins of one profile, in order; `is_observed`: those that have a PreFilter."""
 
     def __init__(
         self,
         filters: Iterable[FilterPlugin | NodeFilterPlugin],
         capacities: Iterable[CapacityPlugin],
         *,
-        is_told: frozenset[str],
+        is_observed: frozenset[str],
         infos: NodeInfos,
         ask: CallPlugin,
     ) -> None:
@@ -80,11 +80,11 @@ class Filtering:
         for plugin in filters:
             self._place[plugin.name] = len(self._place)
             if not serves(plugin, FilterPlugin):
-                per_node.append(PerNodeFilter(plugin, infos, is_told=plugin.name in is_told))
+                per_node.append(PerNodeFilter(plugin, infos, is_observed=plugin.name in is_observed))
             elif serves(plugin, SupportsSeesPods) and plugin.sees_pods:
                 seeing.append(plugin)
             else:
-                (by_cycle if plugin.name in is_told else fixed).append(plugin)
+                (by_cycle if plugin.name in is_observed else fixed).append(plugin)
         self.fixed = tuple(fixed)
         self.by_cycle = tuple(by_cycle)
         self.seeing = tuple(seeing)

@@ -102,14 +102,14 @@ class _PerNode:
     """Tracks which rows have known answers, by template, and calls the plugin for the rest."""
 
     def __init__(
-        self, plugin: Any, point: str, ask: Callable[..., Any], infos: NodeInfos, *, is_told: bool
+        self, plugin: Any, point: str, ask: Callable[..., Any], infos: NodeInfos, *, is_observed: bool
     ) -> None:
         self.name: str = plugin.name
         self._point = point
         self._ask = ask
         self._run = plugin.over_nodes if serves(plugin, RunsOverNodes) else None
         self._infos = infos
-        self._is_told = is_told
+        self._is_observed = is_observed
         self._follows = serves(plugin, FollowingPlugin)
         self._kept = RowCache(lambda _: _MAX_KEPT)
 
@@ -117,7 +117,7 @@ class _PerNode:
         mark, n_rows = view.journal_end, view.n_rows
         if self._follows:
             return RowAnswers(n_rows, mark)
-        if self._is_told:
+        if self._is_observed:
             key = (_PerNode, self.name)
             kept: RowAnswers | None = state.data.get(key)
             if kept is None or kept.mark != mark:
@@ -151,8 +151,8 @@ def _each(
 class PerNodeFilter(_PerNode):
     """A NodeFilterPlugin over all nodes that are still feasible."""
 
-    def __init__(self, plugin: NodeFilterPlugin, infos: NodeInfos, *, is_told: bool) -> None:
-        super().__init__(plugin, "Filter", plugin.filter_node, infos, is_told=is_told)
+    def __init__(self, plugin: NodeFilterPlugin, infos: NodeInfos, *, is_observed: bool) -> None:
+        super().__init__(plugin, "Filter", plugin.filter_node, infos, is_observed=is_observed)
         self.sees_pods: bool = self._follows or not serves(plugin, SupportsSeesPods) or plugin.sees_pods
 
     @property
@@ -223,8 +223,8 @@ class PerNodeFilter(_PerNode):
 class PerNodeScore(_PerNode):
     """A NodeScorePlugin over the feasible nodes."""
 
-    def __init__(self, plugin: NodeScorePlugin, infos: NodeInfos, *, is_told: bool) -> None:
-        super().__init__(plugin, "Score", plugin.score_node, infos, is_told=is_told)
+    def __init__(self, plugin: NodeScorePlugin, infos: NodeInfos, *, is_observed: bool) -> None:
+        super().__init__(plugin, "Score", plugin.score_node, infos, is_observed=is_observed)
         if serves(plugin, SupportsNormalize):
             self.normalize = plugin.normalize
         if serves(plugin, SupportsIsStated):

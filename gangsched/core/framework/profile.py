@@ -112,10 +112,14 @@ class Profile:
         self.pre_binds = points.pre_binds
         self.binds = points.binds
         self.post_binds = points.post_binds
-        is_told = frozenset(plugin.name for plugin in points.pre_filter)
+        is_observed = frozenset(plugin.name for plugin in points.pre_filter)
         infos = NodeInfos()
-        self.filtering = Filtering(points.filters, points.capacities, is_told=is_told, infos=infos, ask=ask)
-        self.scoring = Scoring(points.scores, points.pre_scores, is_told=is_told, infos=infos, ask=ask)
+        self.filtering = Filtering(
+            points.filters, points.capacities, is_observed=is_observed, infos=infos, ask=ask
+        )
+        self.scoring = Scoring(
+            points.scores, points.pre_scores, is_observed=is_observed, infos=infos, ask=ask
+        )
         self.batching = Batching(self.filtering, self.scoring)
         self.weighing = Weighing(self.filtering, self.scoring)
         self._by_name = points.plugins()

@@ -58,25 +58,25 @@ _GO_OR_SKIP = frozenset((Code.SUCCESS, Code.SKIP))
 
 
 class Scoring:
-    """The Score plugins of one profile with their weights; `is_told`: those that have a PreFilter."""
+    """The Score plugins of one profile with their weights; `is_observed`: those that have a PreFilter."""
 
     def __init__(
         self,
         scores: Iterable[tuple[ScorePlugin | NodeScorePlugin, float]],
         pre_scores: Iterable[PreScorePlugin],
         *,
-        is_told: frozenset[str],
+        is_observed: frozenset[str],
         infos: NodeInfos,
         ask: CallPlugin,
     ) -> None:
         self._ask = ask
         self.pre_scores = tuple(pre_scores)
         is_pre_scored = {plugin.name for plugin in self.pre_scores}
-        is_told |= is_pre_scored
+        is_observed |= is_pre_scored
         self.scores: tuple[tuple[ScorePlugin, float], ...] = tuple(
             (one, weight)
             if serves(one, ScorePlugin)
-            else (PerNodeScore(one, infos, is_told=one.name in is_told), weight)
+            else (PerNodeScore(one, infos, is_observed=one.name in is_observed), weight)
             for one, weight in scores
         )
         self._normalizers: dict[str, Callable[..., FloatArray]] = {
@@ -87,7 +87,10 @@ class Scoring:
             for one, weight in self.scores
             if serves(one, SupportsScoreByRow)
             and one.score_by_row
-            and (one.name not in is_told or (serves(one, SupportsTellsByTemplate) and one.tells_by_template))
+            and (
+                one.name not in is_observed
+                or (serves(one, SupportsTellsByTemplate) and one.tells_by_template)
+            )
             and one.name not in is_pre_scored
             and one.name not in self._normalizers
         )
@@ -206,7 +209,7 @@ class Scoring:
         """
         rows.flags.writeable = False
         if at is not None and len(at) < len(rows):
-            sums = self._said_at_once(state, template, view, rows, rows[at])
+            sums = self._scores_at_once(state, template, view, rows, rows[at])
             if sums is not None:
                 own = self._ask_scores(self._one_by_one, state, template, view, rows[at])
                 return sums if own is None else sums + own
@@ -284,7 +287,7 @@ class Scoring:
         lets: the Filters that look at nodes one by one, bool[len(rows)]; without it all rows are allowed.
         """
         if len(rows) > _FEW_ROWS and (lets is not None or self._one_by_one):
-            sums = self._said_at_once(state, template, view, rows, rows)
+            sums = self._scores_at_once(state, template, view, rows, rows)
             if sums is not None:
                 return self._best_first(state, template, view, rows, sums, lets)
         if lets is not None:
@@ -294,7 +297,7 @@ class Scoring:
         scores = self.score(state, template, view, rows)
         return int(rows[0 if scores is None else scores.argmax()])
 
-    def _said_at_once(
+    def _scores_at_once(
         self,
         state: CycleState,
         template: PodTemplate,

@@ -15,7 +15,7 @@ from gangsched.core.binding.reservation_checks import reservation_lost
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.cycle.cycle import GANG, run_cycle
 from gangsched.core.cycle.near_names import unoffered
-from gangsched.core.cycle.shortage import told_of
+from gangsched.core.cycle.shortage import lack_sentences
 from gangsched.core.cycle.unit_limits import over_unit_limit
 from gangsched.core.framework.interface import SUCCESS, Code, Status
 from gangsched.core.framework.plan import FitError, Plan, Shortage, first_of
@@ -77,7 +77,7 @@ class Attempts:
         self.kept = Kept(shared, reporter, self._units)
         self._ends = EndsTold()
         self.forecasts = Forecasts(shared, reporter)
-        self.told_former: Callable[[Group], list[str]] = lambda group: []
+        self.former_sentences: Callable[[Group], list[str]] = lambda group: []
         self.searches = FailedSearches(shared)
         self._room = MakingRoom(
             shared,
@@ -235,9 +235,9 @@ class Attempts:
             if unoffered(answer.shortage):
                 self._shared.cache.objects.asked_for[DEVICE_CLASSES] = None
             holding = self._shared.queue.waiting
-            told = told_of(answer.shortage, answer.group, holding)
+            told = lack_sentences(answer.shortage, answer.group, holding)
             kept = self.kept.describe(unit, answer.shortage)
-            former = self.told_former(answer.group)
+            former = self.former_sentences(answer.group)
             message = " ".join((message, *told, *kept, *former, *self._describe_ends(answer.shortage)))
         self._reject(unit, f"{claimed} {message}" if claimed else message, answer)
 

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from gangsched.core.kept.claim_reports import told_time
+from gangsched.core.kept.claim_reports import time_text
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import Group
@@ -31,8 +31,8 @@ from gangsched.model.walltime import LATEST_S
 
 RATIOS = (0.25, 0.5, 0.8, 0.9, 1.0, 1.1, 1.25, 2.0, 4.0)
 FORECAST, UNKNOWN = "Forecast", "Unknown"
-_ANEW_S = 60.0
-_ANEW_SHARE = 0.1
+_AGAIN_S = 60.0
+_AGAIN_SHARE = 0.1
 # Shorter estimates say nothing about how good estimates are: a turn may be late by as much.
 _LEAST_S = 10.0
 # A range is computed from the last hundred starts, and reported once there are twenty.
@@ -46,14 +46,14 @@ _MAX_KNOWN = 1_000
 
 
 class _Forecast(msgspec.Struct, eq=False):
-    """One group's forecast. from_s: when it was first estimated; first_s: that estimate of its start. told_s:
-    the start last reported, at wrote_s; None: none, or that it is unknown. between_s: the range reported with
-    it."""
+    """One group's forecast. from_s: when it was first estimated; first_s: that estimate of its start.
+    reported_s: the start last reported, at wrote_s; None: none, or that it is unknown. between_s: the range
+    reported with it."""
 
     group: Group
     from_s: float
     first_s: float
-    told_s: float | None
+    reported_s: float | None
     wrote_s: float
     between_s: tuple[float, float] | None = None
     is_warned: bool = False
@@ -104,7 +104,7 @@ class Forecasts:
             if at_s <= event.from_s:
                 continue
             if key not in self._known and len(self._known) < _MAX_KNOWN:
-                self._known[key] = _Forecast(group, event.from_s, at_s, None, -_ANEW_S)
+                self._known[key] = _Forecast(group, event.from_s, at_s, None, -_AGAIN_S)
             if key in self._known:
                 self._tell(self._known[key], at_s)
         for key, one in self._known.items():
@@ -114,9 +114,9 @@ class Forecasts:
     def words(self, group: Group) -> str:
         """A sentence on when the group starts; "" without an estimate."""
         one = self._known.get(group.key)
-        if one is None or one.group is not group or one.told_s is None:
+        if one is None or one.group is not group or one.reported_s is None:
             return ""
-        when = told_time(self._shared, max(one.told_s, self._shared.now_s), "about")
+        when = time_text(self._shared, max(one.reported_s, self._shared.now_s), "about")
         if not when:
             return ""
         range_ = self._between(one)
@@ -157,18 +157,18 @@ class Forecasts:
 
     def _tell(self, one: _Forecast, at_s: float | None) -> None:
         now_s, group = self._shared.now_s, one.group
-        if now_s < one.wrote_s + _ANEW_S:
+        if now_s < one.wrote_s + _AGAIN_S:
             return
         written = self._reporter.condition(group, START_PROMISED).get("reason")
         if at_s is None:
             if written == FORECAST:
-                one.told_s, one.wrote_s = None, now_s
+                one.reported_s, one.wrote_s = None, now_s
                 self._say_unknown(group)
             return
         self._warn(one, at_s)
-        enough_s = max(_ANEW_S, _ANEW_SHARE * (at_s - now_s))
-        if one.told_s is None or written != FORECAST or abs(at_s - one.told_s) > enough_s:
-            one.told_s, one.wrote_s, range_s = at_s, now_s, self.range_s(at_s - now_s)
+        enough_s = max(_AGAIN_S, _AGAIN_SHARE * (at_s - now_s))
+        if one.reported_s is None or written != FORECAST or abs(at_s - one.reported_s) > enough_s:
+            one.reported_s, one.wrote_s, range_s = at_s, now_s, self.range_s(at_s - now_s)
             one.between_s = None if range_s is None else (now_s + range_s[0], now_s + range_s[1])
             if words := self.words(group):
                 self._reporter.start_promised(group, promised=False, reason=FORECAST, message=words)
@@ -176,13 +176,13 @@ class Forecasts:
     def _between(self, one: _Forecast) -> str:
         """The range in whole minutes, rounded outwards; "": there is none, or it has passed."""
         now_s, ahead_s = self._shared.now_s, self._shared.wall_ahead_s
-        if one.between_s is None or one.told_s is None or ahead_s is None:
+        if one.between_s is None or one.reported_s is None or ahead_s is None:
             return ""
         if not now_s < one.between_s[1] < now_s + LATEST_S:
             return ""
         early = datetime.fromtimestamp((max(one.between_s[0], now_s) + ahead_s) // _MINUTE_S * _MINUTE_S, UTC)
         late = datetime.fromtimestamp(-(-(one.between_s[1] + ahead_s) // _MINUTE_S) * _MINUTE_S, UTC)
-        day = datetime.fromtimestamp(max(one.told_s, now_s) + ahead_s, UTC).date()
+        day = datetime.fromtimestamp(max(one.reported_s, now_s) + ahead_s, UTC).date()
         clock = "%H:%M" if early.date() == late.date() == day else "%Y-%m-%d %H:%M"
         return f", four in five between {early:{clock}} and {late:{clock}} UTC,"
 
@@ -195,7 +195,7 @@ class Forecasts:
         if left_s >= owner.deadline_s / 2:
             return
         one.is_warned = True
-        begin = told_time(self._shared, at_s, "about")
+        begin = time_text(self._shared, at_s, "about")
         left_min, whole_min = max(left_s, 0.0) / 60.0, owner.deadline_s / 60.0
         message = clean(
             f"an estimate: if it starts{begin}, {left_min:.0f} of {whole_min:.0f} minutes are left until"

@@ -155,18 +155,18 @@ class GroupSpecs:
             group.scheduler_name = info.pod.spec.scheduler_name  # failed members may name another one
         group.definition, group.problem = self._spec_of(group, info)
         self._reporter.redefined(group, before=defined)
-        is_timed_anew = _walltime(group.definition) != _walltime(defined)
+        has_new_walltime = _walltime(group.definition) != _walltime(defined)
         book, walltimes = self._shared.queue_book, self._shared.walltimes
         counts = group.n_holding or group.is_complete
         if counts and book is not None and book.tree.goes_by_walltime and walltimes is not None:
-            is_timed_anew = walltimes.is_anew(group) or is_timed_anew
-        if group.n_holding and is_timed_anew:
+            has_new_walltime = walltimes.has_changed(group) or has_new_walltime
+        if group.n_holding and has_new_walltime:
             self._shared.end_edited(group.in_state(MemberState.BOUND)[0], group.members)
         if group.definition is not None and not group.problem and not group.has_started:
             group.problem = self._refusal(group, group.definition)
         if group.start_together != listed:
             self._shared.list_changed(group, listed)
-        if (set_priority(self._shared, group) or is_timed_anew) and group.active_token:
+        if (set_priority(self._shared, group) or has_new_walltime) and group.active_token:
             self._shared.queue.activate(group, Cause.PLACE_CHANGED)
         strangers = self._strangers.get(group.key)
         if strangers and not group.problem and not group.has_started:

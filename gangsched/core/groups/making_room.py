@@ -279,7 +279,7 @@ class MakingRoom:
                 return there
             answer = there or answer
         if isinstance(answer, FitError):
-            return answer if error is None else self._anew(unit, answer, error)
+            return answer if error is None else self._make_again(unit, answer, error)
         self._nominations.renew(waited, answer.placements)
         return None
 
@@ -288,7 +288,7 @@ class MakingRoom:
         trial.remove(*infos)
         return self._cycle(demands, trial, None)
 
-    def _anew(self, unit: list[Group], lost: FitError, error: FitError) -> Plan | FitError | None:
+    def _make_again(self, unit: list[Group], lost: FitError, error: FitError) -> Plan | FitError | None:
         """Makes room once more for a unit whose room is gone; its victims that have not gone are spared,
         unless they are chosen again."""
         self._shared.count("preemption_rooms_lost")

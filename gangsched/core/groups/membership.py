@@ -20,7 +20,7 @@ from gangsched.core.groups.leaving import Leaving, evict_edited
 from gangsched.core.groups.nomination import room_taken
 from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.pod_similarity import SimilarPod, SimilarPods
-from gangsched.core.groups.pod_size import AT_THE_GATE, count_anew, may_count_otherwise
+from gangsched.core.groups.pod_size import AT_THE_GATE, may_change_template, recount_pod
 from gangsched.core.groups.pod_versions import (
     allocated_in,
     is_edited,
@@ -29,9 +29,9 @@ from gangsched.core.groups.pod_versions import (
     is_newer,
     is_started_by_others,
     lacks_devices,
+    placement_differs,
     read_start,
     runs_on,
-    says_anew,
     shows_its_bind,
 )
 from gangsched.core.groups.pods_with_two_groups import PodsWithTwoGroups
@@ -81,7 +81,7 @@ class Membership:
         """The group that the last pod of this run of events joined; it is marked for reconsideration."""
         self._two_groups = PodsWithTwoGroups()
         self.leaving = Leaving(shared)
-        self.late_moves = LateMoves(shared, self._decide_anew)
+        self.late_moves = LateMoves(shared, self._regroup_late)
         self.foreign_nominations = ForeignNominations(shared)
         self.pre_enqueue = PreEnqueue(shared, reporter, self.ask_pre_enqueue)
 
@@ -108,20 +108,20 @@ class Membership:
         for uid in self._two_groups.beside(core_key):
             info = self._shared.cache.pods.get(uid)
             if info is not None and info.group is not None:
-                self._decide_anew(info)
+                self._regroup_late(info)
 
     def ask_pre_enqueue(self, uid: str) -> None:
         """Calls PreEnqueue again: it failed, or the plugin changed."""
         info = self._shared.cache.pods.get(uid)
         if info is not None and info.state in AT_THE_GATE:
-            self._state_anew(info)
+            self._update_state(info)
 
     def come_back(self, info: PodInfo) -> None:
         """Restores a pod that had been reported gone, as a consistent read has found it."""
         if info.state is LEAVING:
-            self._state_anew(info)
+            self._update_state(info)
 
-    def _state_anew(self, info: PodInfo) -> None:
+    def _update_state(self, info: PodInfo) -> None:
         if info.group is not None and (target := self._state_of(info, info.pod)) is not info.state:
             info.group.move(info, target)
             self._shared.mark_group(info.group)
@@ -137,11 +137,11 @@ class Membership:
         for group in groups:
             for info in list(group.members.values()):
                 if info.pod.metadata.deletion_timestamp is None:
-                    self._decide_anew(info)
+                    self._regroup_late(info)
             self._shared.mark_group(group)
         self._joined = None
 
-    def _decide_anew(self, info: PodInfo) -> None:
+    def _regroup_late(self, info: PodInfo) -> None:
         """Puts a member into the group that it names now, once the watch shows where it is."""
         if self.late_moves.must_wait(info):
             return
@@ -327,7 +327,7 @@ class Membership:
         if is_elsewhere(info, pod):
             self._place(info, pod)
         if is_resized(info, pod):
-            count_anew(self._shared, info, pod)
+            recount_pod(self._shared, info, pod)
         if len(pod.status.conditions or ()) > 1 and note_doubt(info, group, before=old):
             self._shared.mark_group(group)
 
@@ -349,7 +349,7 @@ class Membership:
                 self._place(info, pod)
             move_bind(info, BindCause.SEEN)
             if is_resized(info, pod):
-                count_anew(shared, info, pod)
+                recount_pod(shared, info, pod)
             self._audit.pod_bound(info)
             group.move(info, BOUND)
             if by_us and (profile := shared.profile_of(group)).post_binds:
@@ -386,11 +386,11 @@ class Membership:
             self._audit.pod_bound(info)
             if is_elsewhere(info, pod):
                 self._place(info, pod)
-        if may_count_otherwise(info, old, pod):
-            count_anew(shared, info, pod)
+        if may_change_template(info, old, pod):
+            recount_pod(shared, info, pod)
         if is_seen:
             return
-        is_told = info.state is BOUND and says_anew(info, old, pod)
+        is_told = info.state is BOUND and placement_differs(info, old, pod)
         if is_told and not (old.spec.node_name and self._audit.pod_edited(info, pod)):
             self._place(info, pod)
 

@@ -32,7 +32,7 @@ from gangsched.core.types.placement import Nominated, Placement
 from gangsched.core.types.victim_words import LOWER
 from gangsched.model.effects import NominateNode
 from gangsched.model.events import EvictionFailed
-from gangsched.model.printable import marked, several, told_to
+from gangsched.model.printable import clean_for, marked, several
 
 _ASK_AGAIN_S = 2.0
 _MAX_REFUSALS = 3
@@ -158,7 +158,7 @@ class Nominations:
             if is_leaving(info):
                 continue
             deletes = uid in preemption.violating or preemption.refused.get(uid, 0) >= _MAX_REFUSALS
-            deletion = told_to(info.pod.metadata.namespace, message) if deletes else None
+            deletion = clean_for(info.pod.metadata.namespace, message) if deletes else None
             self._shared.evictions.ask(info, self._shared.now_s, by.cause_id, deletion=deletion)
 
     def again(self, group: Group) -> bool:

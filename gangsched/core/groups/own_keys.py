@@ -237,7 +237,7 @@ def _differ_by(one: str, other: str, n_slips: int) -> bool:
     )
 
 
-def told_ignored(ignored: Sequence[Ignored]) -> str:
+def ignored_text(ignored: Sequence[Ignored]) -> str:
     """What is wrong with each, and what is meant, as one sentence without its full stop; bounded."""
     sentences = [_told(one) for one in ignored[:_MAX_NAMED]]
     more = len(ignored) - len(sentences)
@@ -285,8 +285,8 @@ class OwnKeys:
     def __init__(self, shared: SharedState, reporter: Reporter) -> None:
         self._shared = shared
         self._reporter = reporter
-        self._told: dict[GroupKey, frozenset[Ignored]] = {}
-        self._told_queues: tuple[Settings, dict[tuple[str, str], None]] = (shared.settings, {})
+        self._reported: dict[GroupKey, frozenset[Ignored]] = {}
+        self._reported_queues: tuple[Settings, dict[tuple[str, str], None]] = (shared.settings, {})
         """Settings without queues, and the (namespace, queue) pairs of lone pods reported under them."""
         self._good: tuple[set[str], set[str]] = (set(), set())
         """Label keys and annotation keys of pods that are fine: they are read, or not ours."""
@@ -315,7 +315,7 @@ class OwnKeys:
 
     def ignored_in_group(self, group: Group, on_object: Sequence[Ignored]) -> list[str]:
         """Sentences about the group's present keys: its object's, and those of one member of each kind."""
-        found = [f"PodGroup {group.key}: {told_ignored(on_object)}"] if on_object else []
+        found = [f"PodGroup {group.key}: {ignored_text(on_object)}"] if on_object else []
         seen: set[tuple[Ignored, ...]] = {()}
         number = group.definition.min_count if group.definition and needs_object(group.key) else None
         for info in islice(group.members.values(), _MAX_TOLD):
@@ -324,13 +324,13 @@ class OwnKeys:
                 ignored += _other_number(info.pod, number)
             if ignored not in seen and len(found) < _MAX_NAMED:
                 seen.add(ignored)
-                found.append(f"pod {info.pod.key}: {told_ignored(ignored)}")
+                found.append(f"pod {info.pod.key}: {ignored_text(ignored)}")
         return found
 
     def perhaps_misspelt(self, group: Group, pod: Pod) -> str:
         """What to add to a sentence about a missing key; "" for nothing."""
         ignored = self._on_pod(pod, group.key)
-        return f"; {told_ignored(ignored)}" if ignored else ""
+        return f"; {ignored_text(ignored)}" if ignored else ""
 
     def tell(self, group: Group, pod: Pod, ignored: Sequence[Ignored]) -> None:
         """Reports these keys of the pod as not read. For a lone pod that names a queue where there are none,
@@ -339,7 +339,7 @@ class OwnKeys:
         if group.key.dialect == POD:
             new = [one for one in new if one.why != _NO_QUEUES or self._is_first_of_queue(pod, one)]
         if new:
-            message = clean(f"pod {pod.key}: {told_ignored(new)}")
+            message = clean(f"pod {pod.key}: {ignored_text(new)}")
             self._reporter.pod_event(
                 pod, "Warning", "KeyIgnored", "Scheduling", message, cause_id=group.cause_id
             )
@@ -359,15 +359,15 @@ class OwnKeys:
         """Reports ignored keys of a PodGroup that is new or was edited."""
         meta = event.item.metadata
         if (ignored := ignored_on_object(meta)) and (new := self._new(key, ignored)):
-            message = clean(f"PodGroup {key}: {told_ignored(new)}")
+            message = clean(f"PodGroup {key}: {ignored_text(new)}")
             self._reporter.object_event(event, "Warning", "KeyIgnored", "Scheduling", message)
 
     def _is_first_of_queue(self, pod: Pod, ignored: Ignored) -> bool:
         """Whether no lone pod of this namespace has named the same queue since the configuration was read."""
-        settings, known = self._told_queues
+        settings, known = self._reported_queues
         if settings is not self._shared.settings:
             known = {}
-            self._told_queues = self._shared.settings, known
+            self._reported_queues = self._shared.settings, known
         meta = pod.metadata
         named = (meta.labels if ignored.where == "label" else meta.annotations) or _NOTHING
         queue = meta.namespace, named.get(ignored.key, "")[:_MAX_SHOWN]
@@ -379,10 +379,10 @@ class OwnKeys:
 
     def _new(self, key: GroupKey, ignored: Sequence[Ignored]) -> list[Ignored]:
         """The keys that were not reported for this group yet."""
-        known = self._told.get(key, frozenset())
+        known = self._reported.get(key, frozenset())
         new = [one for one in ignored if one not in known][: _MAX_OF_GROUP - len(known)]
         if new:
-            self._told[key] = known.union(new)
-            if len(self._told) > _MAX_TOLD:
-                del self._told[next(iter(self._told))]
+            self._reported[key] = known.union(new)
+            if len(self._reported) > _MAX_TOLD:
+                del self._reported[next(iter(self._reported))]
         return new

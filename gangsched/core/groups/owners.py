@@ -67,7 +67,7 @@ class Owners:
         self._groups: dict[OwnerName, dict[GroupKey, None]] = {}
         """Owner -> groups whose key or number depends on it, whether it has been seen or not."""
         self._owner_of: dict[GroupKey, OwnerName] = {}
-        self._told: dict[str, None] = {}
+        self._reported: dict[str, None] = {}
         """UIDs of owners reported as not one gang."""
         shared.on_given_back.append(self._left)
 
@@ -201,11 +201,11 @@ class Owners:
         return start
 
     def _tell(self, owner: str, message: str, pod: Pod) -> None:
-        if owner in self._told:
+        if owner in self._reported:
             return
-        self._told[owner] = None
-        if len(self._told) > _MAX_TOLD:
-            del self._told[next(iter(self._told))]
+        self._reported[owner] = None
+        if len(self._reported) > _MAX_TOLD:
+            del self._reported[next(iter(self._reported))]
         self._reporter.pod_event(pod, "Warning", "NotOneGang", "Scheduling", message)
 
     def starts_apart(self, group: Group) -> str:
@@ -298,7 +298,7 @@ class Owners:
             )
         return f"{named}, which has not been seen (yet)"
 
-    def told_former(self, group: Group) -> list[str]:
+    def former_sentences(self, group: Group) -> list[str]:
         """A sentence on pods of the same owner's former revisions that hold room while the group has none."""
         named, info = self._owner_of.get(group.key), group.first()
         claim = None if named is None or info is None else self.claim_of(info.pod)

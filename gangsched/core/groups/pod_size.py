@@ -16,7 +16,7 @@ from gangsched.model.objects import Pod
 AT_THE_GATE = (MemberState.GATED, PENDING)
 
 
-def may_count_otherwise(info: PodInfo, old: Pod, pod: Pod) -> bool:
+def may_change_template(info: PodInfo, old: Pod, pod: Pod) -> bool:
     """Whether its template may be different with this version."""
     if pod.spec.node_name and not old.spec.node_name:
         return is_resized(info, pod)
@@ -28,7 +28,7 @@ def may_count_otherwise(info: PodInfo, old: Pod, pod: Pod) -> bool:
     )
 
 
-def count_anew(shared: SharedState, info: PodInfo, pod: Pod) -> None:
+def recount_pod(shared: SharedState, info: PodInfo, pod: Pod) -> None:
     """Counts the pod by this version, on the node where it is."""
     template = shared.cache.template_of(pod)
     if template is info.template:

@@ -64,7 +64,7 @@ def runs_on(info: PodInfo, pod: Pod) -> bool:
     return info.state is BOUND and info.node_name == pod.spec.node_name and not pod.is_terminal
 
 
-def says_anew(info: PodInfo, old: Pod, pod: Pod) -> bool:
+def placement_differs(info: PodInfo, old: Pod, pod: Pod) -> bool:
     """Whether the pod's node or devices differ from the known ones, or from its previous version."""
     if is_elsewhere(info, pod):
         return True

@@ -62,11 +62,11 @@ class _Asked:
 class PreEnqueue:
     """Asks PreEnqueue's plugins about pods."""
 
-    def __init__(self, shared: SharedState, reporter: Reporter, ask_anew: Callable[[str], None]) -> None:
-        """`ask_anew`: takes the UID of a pod whose answers may have changed."""
+    def __init__(self, shared: SharedState, reporter: Reporter, ask_pod_again: Callable[[str], None]) -> None:
+        """`ask_pod_again`: takes the UID of a pod whose answers may have changed."""
         self._shared = shared
         self._reporter = reporter
-        self._ask_anew = ask_anew
+        self._ask_pod_again = ask_pod_again
         self._asked: dict[str, _Asked] = {}
         self._to_ask: dict[str, dict[str, None]] = {}
         """Plugin -> UIDs of the pods to ask it about, in order."""
@@ -204,7 +204,7 @@ class PreEnqueue:
         asked.answers[call.plugin] = (status, until_s)
         if until_s < NEVER_S:
             shared.ask_pre_enqueue_at(until_s, info)
-        self._ask_anew(info.uid)
+        self._ask_pod_again(info.uid)
 
     # -- once a turn -----------------------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ class PreEnqueue:
                     name: (status, until_s if status.is_success else self._shared.now_s)
                     for name, (status, until_s) in asked.answers.items()
                 }
-            self._ask_anew(uid)
+            self._ask_pod_again(uid)
         for plugin, uids in self._to_ask.items():
             while uids and self._n_open.get(plugin, 0) < MAX_ASKED:
                 uid = next(iter(uids))

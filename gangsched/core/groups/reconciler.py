@@ -20,7 +20,7 @@ from gangsched.core.state.start_table import StartCause, move_start
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import LONG_AGO_S, NEVER_S, Group, GroupState, MemberState
-from gangsched.core.types.lost_members import roles_told
+from gangsched.core.types.lost_members import roles_text
 from gangsched.core.types.states import BINDING, NOT_STARTED
 from gangsched.model.events import RefusalsRead
 
@@ -118,7 +118,7 @@ class Reconciler:
     def _reconcile_waiting(self, group: Group) -> None:
         if group.problem or group.definition is None or not group.is_complete:
             why = f"{group.n_existing} of {group.min_count} members are left"
-            why = group.problem or why + roles_told(group.missing_roles())
+            why = group.problem or why + roles_text(group.missing_roles())
             self._attempts.give_back(group, why)
             self._reconcile_at_rest(group)
         elif not group.n_pending and not group.n_assumed:
@@ -197,7 +197,7 @@ class Reconciler:
             gated = group.counts[MemberState.GATED]
             message = f"gang {group.key} waits for members: {group.n_existing} of {group.min_count} exist"
             message += f", {gated} more are gated" if gated else ""
-            message += roles_told(group.missing_roles())
+            message += roles_text(group.missing_roles())
             message += self._ended(group)
             never = self._owners.never(group)
             message += f"; {never}" if never else ""

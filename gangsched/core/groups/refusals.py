@@ -32,13 +32,13 @@ class Refusals:
 
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared
-        self._told: dict[GroupKey, dict[str, str]] = {}
+        self._refusals: dict[GroupKey, dict[str, str]] = {}
         """Group -> "Kind name" of a controller -> its refusal."""
         self._due: Deadlines[GroupKey] = Deadlines(shared.timers)
 
     def sentence(self, group: Group) -> str:
         """The refusals as a sentence without a full stop; "" if none is known."""
-        told = self._told.get(group.key, {})
+        told = self._refusals.get(group.key, {})
         return "; ".join(f"{owner} could not create more: {said}" for owner, said in told.items())
 
     def ask(self, group: Group) -> None:
@@ -57,17 +57,17 @@ class Refusals:
         key, owner = event.group, f"{event.kind} {event.name}"
         group = self._shared.groups.get(key)
         if group is None or group.state is not GroupState.GATHERING:
-            self._told.pop(key, None)
+            self._refusals.pop(key, None)
             return None
-        told = self._told.pop(key, {})
+        told = self._refusals.pop(key, {})
         before = told.pop(owner, "")
         said = clean(event.message)[:_MAX_CHARS].rstrip(". ")
         if said:
             told[owner] = said
         if told:
-            self._told[key] = told
-            if len(self._told) > _MAX_TOLD:
-                del self._told[next(iter(self._told))]
+            self._refusals[key] = told
+            if len(self._refusals) > _MAX_TOLD:
+                del self._refusals[next(iter(self._refusals))]
         return group if said != before else None
 
     def advance(self) -> None:
@@ -77,7 +77,7 @@ class Refusals:
             if group is not None and group.state is GroupState.GATHERING and group.definition is not None:
                 self.ask(group)
             else:
-                self._told.pop(key, None)
+                self._refusals.pop(key, None)
 
 
 def _owners(group: Group) -> list[OwnerReference]:

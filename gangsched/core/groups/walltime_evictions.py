@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from gangsched.config import Settings
 from gangsched.core.binding.binder import Binder
 from gangsched.core.groups.attempts import Attempts
-from gangsched.core.kept.claim_reports import told_time
+from gangsched.core.kept.claim_reports import time_text
 from gangsched.core.kept.overrun import SPARED_S
 from gangsched.core.preemption.victims import is_leaving
 from gangsched.core.queueing.ends import STATED
@@ -96,7 +96,7 @@ class WalltimeEvictions:
             self.set_deadline(group)
             return
         staying = [info for info in group.in_state(BOUND) if not is_leaving(info)]
-        when = told_time(shared, end_s, "at")
+        when = time_text(shared, end_s, "at")
         over = f"{_named(group)} has run past its walltime" + (f", which was over{when}" if when else "")
         if not shared.settings.allow_eviction:
             self._stay[group] = end_s

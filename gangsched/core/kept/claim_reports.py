@@ -23,11 +23,11 @@ from gangsched.core.types.group import Group, GroupState
 from gangsched.model.effects import START_PROMISED
 from gangsched.model.pod_group import CORE
 from gangsched.model.printable import marked
-from gangsched.model.resources import told_amount
+from gangsched.model.resources import amount_text
 from gangsched.model.walltime import LATEST_S
 
-_ANEW_S = 60.0
-_ANEW_SHARE = 0.1
+_AGAIN_S = 60.0
+_AGAIN_SHARE = 0.1
 _STARTED = (GroupState.WAITING, GroupState.BINDING, GroupState.BOUND)
 _CLAIMED, _ESTIMATED = "Claimed", "Estimated"
 _TAKEN = "it has its room: the claim has ended"
@@ -53,7 +53,7 @@ def was_claimed(group: Group) -> bool:
     )
 
 
-def told_time(shared: SharedState, at_s: float, preposition: str) -> str:
+def time_text(shared: SharedState, at_s: float, preposition: str) -> str:
     """The time in whole minutes, rounded up; "" if the time of day is unknown, or `at_s` too far away."""
     ahead_s = shared.wall_ahead_s
     if ahead_s is None or not at_s - shared.now_s < LATEST_S:
@@ -82,19 +82,21 @@ class ClaimReports:
     def words(self, claim: StartClaim) -> str:
         """A sentence for the claim's gangs and pods."""
         now_s = self._shared.now_s
-        enough_s = max(_ANEW_S, _ANEW_SHARE * (claim.start_s - now_s))
-        if abs(claim.start_s - claim.told_s) > enough_s or claim.told_promise != claim.is_promise:
-            claim.told_s, claim.told_promise = claim.start_s, claim.is_promise
-        return self.as_told(claim)
+        enough_s = max(_AGAIN_S, _AGAIN_SHARE * (claim.start_s - now_s))
+        if abs(claim.start_s - claim.reported_s) > enough_s or claim.reported_promise != claim.is_promise:
+            claim.reported_s, claim.reported_promise = claim.start_s, claim.is_promise
+        return self.last_words(claim)
 
-    def as_told(self, claim: StartClaim) -> str:
+    def last_words(self, claim: StartClaim) -> str:
         """The sentence as last written."""
         n_nodes = len(claim.nodes)
         nodes = f"{n_nodes} node{'s' if n_nodes != 1 else ''}"
-        if claim.told_promise:
-            return f"It starts{told_time(self._shared, claim.told_s, 'by')}: room is kept for it on {nodes}."
+        if claim.reported_promise:
+            return (
+                f"It starts{time_text(self._shared, claim.reported_s, 'by')}: room is kept for it on {nodes}."
+            )
         n = sum(not one.is_stated for one in claim.blockers)
-        about = told_time(self._shared, claim.told_s, "about")
+        about = time_text(self._shared, claim.reported_s, "about")
         return f"An estimate: it starts{about}; room is kept for it on {nodes}; no end stated by {n} there."
 
     def kept(self, claims: Sequence[StartClaim], short: Shortage) -> Iterator[str]:
@@ -116,14 +118,14 @@ class ClaimReports:
                     given[row] += own
                     n += own
                 if n:
-                    yield f"{told_amount(lack.resource, n)} {lack.resource} {self._whose(claim)}."
+                    yield f"{amount_text(lack.resource, n)} {lack.resource} {self._whose(claim)}."
 
     def _whose(self, claim: StartClaim) -> str:
         of = claim.unit[0]
         name = f"are kept for {marked('gang' if of.is_gang else 'pod', [str(of.key)])}"
-        if claim.told_promise:
-            return f"{name}, which is promised to start{told_time(self._shared, claim.told_s, 'by')}"
-        return f"{name}, which may start{told_time(self._shared, claim.told_s, 'about')}"
+        if claim.reported_promise:
+            return f"{name}, which is promised to start{time_text(self._shared, claim.reported_s, 'by')}"
+        return f"{name}, which may start{time_text(self._shared, claim.reported_s, 'about')}"
 
     def why_none(self, group: Group) -> str:
         """A sentence for a group at its bound whose claim would keep too much idle; "" for other groups."""
@@ -132,7 +134,7 @@ class ClaimReports:
         passed = bypasses.count(group) if bypasses is not None else None
         if too_idle is None or passed is None:
             return ""
-        about = told_time(self._shared, too_idle.from_s, "about")
+        about = time_text(self._shared, too_idle.from_s, "about")
         when = f" from{about}" if about else " later"
         return (
             f"It has reached its bound of {passed.bound}, and room will be kept for it{when}:"
@@ -187,7 +189,7 @@ class ClaimReports:
     def _tell(self, claim: StartClaim) -> None:
         words = self.words(claim)
         for group in claim.unit:
-            if claim.told_promise:
+            if claim.reported_promise:
                 self._say(group, _CLAIMED, words, promised=True)
             else:
                 self._say(group, _ESTIMATED, words)

@@ -118,7 +118,7 @@ class Claiming:
             nodes = frozenset(self._shared.cache.view.name(one.row) for one in plan.placements)
             self._filled_in(claims, unit, plan, nodes)
         for group in unit:
-            if was_claimed(group) and START_PROMISED not in group.conditions_told:
+            if was_claimed(group) and START_PROMISED not in group.reported_conditions:
                 self._reports.started(group)
 
     def _filled_in(self, claims: Claims, unit: Sequence[Group], plan: Plan, nodes: frozenset[str]) -> None:
@@ -137,7 +137,7 @@ class Claiming:
         """Renews the claims of an earlier process: its counts are lost, but each such group was at its
         bound. If no claim can be made, withdraws what that process reported."""
         claims, bypasses, first = self._claims, self._shared.queue.bypasses, unit[0]
-        if first.attempts != 1 or START_PROMISED in first.conditions_told:
+        if first.attempts != 1 or START_PROMISED in first.reported_conditions:
             return
         if claims is not None and bypasses is not None and claims.own(unit) is None:
             for group in (found := [one for one in unit if had_claim(one)]):
@@ -340,9 +340,9 @@ class Claiming:
         if stays:
             claims.keep(claim, stays, claim.start_s, claim.end_s)
             self._rests_on(claims, claim, self.plans.landed(claim))
-            if now_s < (next_s := claim.planned_s + _PLAN_EVERY_S) and not claim.is_anew:
+            if now_s < (next_s := claim.planned_s + _PLAN_EVERY_S) and not claim.has_new_end:
                 return self._check_at(claim, min(claim.look_s, next_s))
-            claim.is_anew = False
+            claim.has_new_end = False
         # An earlier start must not delay the claims after it: they are promised, too.
         by_s = claim.start_s - _EARLIER_S if stays else math.inf
         fresh = self.plans.made(claims, unit, to_all=bool(stays), by_s=by_s)
@@ -389,14 +389,14 @@ def slip_cause(shared: SharedState, claim: StartClaim, demands: Sequence[Demand]
                 return "extended"
             if before.end_s <= now_s:
                 late.append(before)
-                is_foreign = is_foreign or (info.group is None and not before.is_said)
+                is_foreign = is_foreign or (info.group is None and not before.is_known)
         elif info.uid in claim.beside:
             continue
         elif info.group is None:
             return "other scheduler"
         elif info.group.priority > claim.priority:
             return "priority"
-    if any(one.is_said for one in late):
+    if any(one.is_known for one in late):
         return "overrun"
     if late:
         return "other scheduler" if is_foreign and claim.promised_s is not None else "estimate"

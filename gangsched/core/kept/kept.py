@@ -108,7 +108,7 @@ class Kept:
         """A sentence about what is kept for the group, or why nothing is; "" if there is nothing to say."""
         claims = self._shared.queue.claims
         claim = claims.claim(group) if claims is not None else None
-        return self._reports.why_none(group) if claim is None else self._reports.as_told(claim)
+        return self._reports.why_none(group) if claim is None else self._reports.last_words(claim)
 
     def describe(self, unit: Sequence[Group], short: Shortage) -> Iterator[str]:
         """Sentences about room that the unit lacks, and for whom it is kept."""

@@ -93,14 +93,14 @@ def fix_ends(shared: SharedState, claims: Claims) -> None:
     pod may be evicted for a claim."""
     if (ends := shared.ends) is not None:
         promises = claims.all if shared.settings.evicts_for_claims else ()
-        ends.rest_on({one.uid: one.end_s for claim in promises for one in claim.blockers if one.is_said})
+        ends.rest_on({one.uid: one.end_s for claim in promises for one in claim.blockers if one.is_known})
 
 
 def may_be_evicted_for(shared: SharedState, claim: StartClaim) -> bool:
     """Whether pods in the claim's way are past their walltime and will be evicted if they do not end."""
     now_s = shared.now_s
     is_on = shared.settings.evicts_for_claims and now_s >= claim.start_s
-    return is_on and any(one.is_said and one.end_s <= now_s for one in claim.blockers)
+    return is_on and any(one.is_known and one.end_s <= now_s for one in claim.blockers)
 
 
 def _over(shared: SharedState, claim: StartClaim) -> _Over:

@@ -145,7 +145,7 @@ class Claims:
             if not edited.keys().isdisjoint(known[1]):
                 found.append(claim)
                 there = (one for one in claim.blockers if one.uid in edited)
-                claim.is_anew = claim.is_anew or any(
+                claim.has_new_end = claim.has_new_end or any(
                     self._end_of(edited[one.uid]).at_s != one.end_s for one in there
                 )
         return found

@@ -74,7 +74,7 @@ class Ends:
             info.began_s = None  # from before `queueing` was off; what was reserved meanwhile is not known
         self._known: dict[str, _Known] = {}
         self._promised_s: dict[str, float] = {}
-        self._told: dict[str, Pod] = {}
+        self._reported: dict[str, Pod] = {}
         self._n_left = 0
         self._left_stated_s = self._left_ran_s = 0.0
         """Sums over pods that have left their nodes: of their walltimes, and of how long they ran."""
@@ -90,7 +90,7 @@ class Ends:
         for uid in dict.fromkeys((*before, *self._promised_s)):
             if before.get(uid) != self._promised_s.get(uid):
                 self._known.pop(uid, None)
-        self._told = {uid: pod for uid, pod in self._told.items() if uid in self._promised_s}
+        self._reported = {uid: pod for uid, pod in self._reported.items() if uid in self._promised_s}
 
     def configured(self) -> None:
         """Forgets ends that were not stated, as the default walltimes have changed."""
@@ -137,9 +137,9 @@ class Ends:
         end, is_put_off = self._end(info, now_s, self._begin_s(info, now_s, wall_ahead_s))
         group, before = info.group, self._known.get(info.uid)
         definition, n_changes = (None, 0) if group is None else (group.definition, group.n_changes)
-        is_anew = before is None or before.pod is not info.pod or before.definition is not definition
-        if is_put_off and is_anew and self._told.get(info.uid) is not info.pod:
-            self._told[info.uid] = info.pod
+        is_edited = before is None or before.pod is not info.pod or before.definition is not definition
+        if is_put_off and is_edited and self._reported.get(info.uid) is not info.pod:
+            self._reported[info.uid] = info.pod
             self.extended.append(info)
         self._known[info.uid] = _Known(info.pod, definition, n_changes, self._stated_s(info), end)
         if len(self._known) > 2 * len(self._pods) + _MAX_GONE:

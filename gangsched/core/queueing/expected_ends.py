@@ -23,7 +23,7 @@ from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.states import MemberState
 from gangsched.model.printable import marked
-from gangsched.model.resources import told_amount
+from gangsched.model.resources import amount_text
 from gangsched.model.walltime import Walltime
 
 _MAX_ROWS = 64
@@ -80,7 +80,7 @@ def _told(lack: Lack, rows: IntArray, short: Shortage, walltimes: Walltimes, lat
     found = _holders(lack.resource, rows, short, walltimes, latest)
     told: list[str] = []
     for one in found[:_MAX_NAMED]:
-        amount = told_amount(lack.resource, one.amount)
+        amount = amount_text(lack.resource, one.amount)
         what = amount if told else f"holds {amount} {lack.resource}"
         told.append(f"{marked(one.kind, [one.name])} {what} until {_time(one.ends)} ({one.how})")
     if len(found) > _MAX_NAMED:
@@ -119,7 +119,7 @@ def _holders(
     return sorted(found, key=lambda one: (one.ends, one.name))
 
 
-def told_end(group: Group, walltimes: Walltimes, latest: Latest) -> str:
+def end_text(group: Group, walltimes: Walltimes, latest: Latest) -> str:
     """When a running group is due to end, and by what; "" if unknown."""
     first = next((info for info in group.members.values() if info.state is MemberState.BOUND), None)
     if first is None:

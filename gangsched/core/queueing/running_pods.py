@@ -40,7 +40,7 @@ class RunningPods:
         self._again = 0
         self._changed: set[int] = set()
         """Rows that have changed since they were read."""
-        self._is_anew = False
+        self._reads_all = False
         """Whether the next look must read all rows."""
         self._slots: dict[int, list[int]] = {}
         self._free: list[int] = []
@@ -56,12 +56,12 @@ class RunningPods:
         """Reads the rows that have changed."""
         view = self._cache.view
         self._note_changed()
-        if not self._is_anew:
+        if not self._reads_all:
             over = self.rows[(self.ends_s <= now_s) & (self.rows >= 0)]
             again = range(self._again, min(self._again + _AGAIN, view.n_rows))
             self._again = again.stop if again.stop < view.n_rows else 0
             self._changed.update(over.tolist(), again)
-        self._is_anew = False
+        self._reads_all = False
         changed, self._changed = self._changed, set()
         for row in sorted(changed):
             self._read(row, now_s, wall_ahead_s)
@@ -82,7 +82,7 @@ class RunningPods:
             self._changed |= changed
             return
         self._forget()
-        self._is_anew = True
+        self._reads_all = True
         self._changed = set(range(view.n_rows))
 
     def _end_of(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> float:

@@ -67,13 +67,13 @@ class Walltimes:
         self._runs: dict[_Kind, list[_Run]] = {}
         """The last two runs of each kind, the most recently updated kind last."""
         self._fresh: deque[tuple[Group, PodInfo]] = deque(maxlen=_MAX_FRESH)
-        self._told: dict[GroupKey, tuple[str, ...]] = {}
+        self._reported: dict[GroupKey, tuple[str, ...]] = {}
         self._n_learned = 0
         """Changes with every run, and with the defaults."""
         self._known: WeakKeyDictionary[Group, _Known] = WeakKeyDictionary()
         self._last_s: WeakKeyDictionary[Group, float] = WeakKeyDictionary()
-        """The walltimes that `is_anew` found last."""
-        self._said_by_pod: dict[str, tuple[Pod, Walltime]] = {}
+        """The walltimes that `has_changed` found last."""
+        self._by_pod: dict[str, tuple[Pod, Walltime]] = {}
         """UID -> (pod, its walltime), for pods in no group."""
 
     def configure(self, settings: QueueingSettings) -> None:
@@ -92,8 +92,8 @@ class Walltimes:
             and known.n_learned in (None, self._n_learned)
         ):
             return known.walltime
-        found, is_said = self._asked(group)
-        n_learned = None if is_said else self._n_learned
+        found, is_known = self._asked(group)
+        n_learned = None if is_known else self._n_learned
         self._known[group] = _Known(group.definition, group.n_changes, n_learned, found)
         return found
 
@@ -102,7 +102,7 @@ class Walltimes:
         known = self._known.get(group)
         return self.walltime(group) if known is None else known.walltime
 
-    def is_anew(self, group: Group) -> bool:
+    def has_changed(self, group: Group) -> bool:
         """Whether the group's walltime has changed since the last call: an object or a pod was edited, or a
         member came or went."""
         walltime_s = self.walltime(group).seconds
@@ -111,11 +111,11 @@ class Walltimes:
 
     def pod_walltime(self, pod: Pod) -> Walltime:
         """The walltime that a pod in no group states."""
-        said = self._said_by_pod.get(pod.metadata.uid)
+        said = self._by_pod.get(pod.metadata.uid)
         if said is None or said[0] is not pod:
-            said = self._said_by_pod[pod.metadata.uid] = (pod, pod_walltime(pod))
-            if len(self._said_by_pod) > _MAX_PODS:
-                del self._said_by_pod[next(iter(self._said_by_pod))]
+            said = self._by_pod[pod.metadata.uid] = (pod, pod_walltime(pod))
+            if len(self._by_pod) > _MAX_PODS:
+                del self._by_pod[next(iter(self._by_pod))]
         return said[1]
 
     def _asked(self, group: Group) -> tuple[Walltime, bool]:
@@ -125,7 +125,7 @@ class Walltimes:
         if stated.source == "stated":
             return stated, True
         longest: Walltime | None = None
-        is_said = True
+        is_known = True
         problems = dict.fromkeys(f"PodGroup: {one}" for one in stated.problems)
         before: Pod | None = None
         for info in group.members.values():
@@ -133,12 +133,12 @@ class Walltimes:
                 continue
             before = info.pod
             own = self._of_member(group, info)
-            is_said = is_said and (own.source in _SAID or (own.source == "never" and bool(own.field)))
+            is_known = is_known and (own.source in _SAID or (own.source == "never" and bool(own.field)))
             name = info.pod.metadata.name
             problems |= dict.fromkeys(f"pod {name}: {one}" for one in own.problems)
             if longest is None or _order(own) > _order(longest):
                 longest = own
-        return replace(longest or Walltime(), problems=tuple(problems)), is_said
+        return replace(longest or Walltime(), problems=tuple(problems)), is_known
 
     def problems(self, group: Group) -> tuple[str, ...]:
         """The group's unreadable walltime statements, if not reported before. Reads no walltime where none is
@@ -146,13 +146,13 @@ class Walltimes:
         definition = group.definition
         is_stated = group.states_walltime or (definition is not None and bool(definition.walltime))
         found = self.walltime(group).problems if is_stated else ()
-        if self._told.get(group.key, ()) == found:
+        if self._reported.get(group.key, ()) == found:
             return ()
-        self._told.pop(group.key, None)
+        self._reported.pop(group.key, None)
         if found:
-            self._told[group.key] = found
-            if len(self._told) > _MAX_TOLD:
-                del self._told[next(iter(self._told))]
+            self._reported[group.key] = found
+            if len(self._reported) > _MAX_TOLD:
+                del self._reported[next(iter(self._reported))]
         return found
 
     def finished(self, group: Group, info: PodInfo) -> None:

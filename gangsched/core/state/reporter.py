@@ -42,7 +42,7 @@ from gangsched.model.effects import (
 from gangsched.model.events import PodGroupAdded, PodGroupUpdated
 from gangsched.model.objects import Node, Pod
 from gangsched.model.pod_group import CORE, PodGroup
-from gangsched.model.printable import MAX_MESSAGE, clean, several, told_to
+from gangsched.model.printable import MAX_MESSAGE, clean, clean_for, several
 
 SCHEDULER_ERROR = "SchedulerError"
 GATED = "SchedulingGated"
@@ -58,7 +58,7 @@ class Reporter:
     """Turns the core's decisions into effects for people to read.
 
     What it writes is read by the tenants of the object's namespace, so it names no object of another one
-    (told_to). A group's `message` keeps the names, marked: explain and the pages show them by their rights.
+    (clean_for). A group's `message` keeps the names, marked: explain and the pages show them by their rights.
     """
 
     def __init__(self, shared: SharedState) -> None:
@@ -72,8 +72,8 @@ class Reporter:
         # A gated member has its own condition (SchedulingGated, from the API server), which stays true.
         unbound = (MemberState.PENDING, MemberState.ASSUMED)
         self._tell_members(group, [i for i in group.members.values() if i.state in unbound], message)
-        if group.said != message:
-            group.said = message
+        if group.reported != message:
+            group.reported = message
             self.event(group, "Warning", reason, "Scheduling", message)
         group.message = message
         self.status(group, scheduled=False, reason=UNSCHEDULABLE, message=message)
@@ -89,8 +89,8 @@ class Reporter:
         message = f"gang {group.key} is reserved and waits: {message[:_MAX_MARKED]}; {then}"
         group.message = message
         self._tell_members(group, group.in_state(MemberState.ASSUMED), message)
-        if group.said != message:
-            group.said = message
+        if group.reported != message:
+            group.reported = message
             self.event(group, "Normal", "GangWaiting", "Permit", message)
         self._tell_step(group)
 
@@ -100,14 +100,14 @@ class Reporter:
         message = f"gang {group.key}: {message}" if group.is_gang else message
         group.message = message
         self._tell_members(group, group.in_state(MemberState.PENDING), message)
-        if group.said != message:
-            group.said = message
+        if group.reported != message:
+            group.reported = message
             self.event(group, "Normal", "Preempting", "Scheduling", message)
 
     def bound(self, group: Group) -> None:
         """Reports that the group is whole: one event for a gang, kube-scheduler's own for a lone pod."""
         group.message = ""
-        group.said = ""
+        group.reported = ""
         if group.is_gang:
             message = is_bound_where(group)
             self.event(group, "Normal", "GangScheduled", "Binding", message)
@@ -177,8 +177,8 @@ class Reporter:
         )
         self._tell(group, message)
         group.message = message
-        if group.said != message:
-            group.said = message
+        if group.reported != message:
+            group.reported = message
             self.event(group, "Warning", "AnswerUnclear", "Binding", message)
         self.status(group, scheduled=False, reason="AnswerUnclear", message=message)
 
@@ -243,7 +243,7 @@ class Reporter:
 
     def refused_pod(self, pod: Pod, message: str) -> None:
         """Reports a pod that we cannot handle: a condition while it is unbound, and an event."""
-        meta, message = pod.metadata, told_to(pod.metadata.namespace, message)
+        meta, message = pod.metadata, clean_for(pod.metadata.namespace, message)
         if not pod.spec.node_name:
             self._shared.emit(
                 WritePodCondition(
@@ -259,10 +259,10 @@ class Reporter:
         definition = group.definition
         if definition is None or not definition.uid:
             return
-        told = Told(scheduled, reason, told_to(group.key.namespace, message))
+        told = Told(scheduled, reason, clean_for(group.key.namespace, message))
         status = status_of(group, definition, told)
         if status is not None and group.key.dialect == CORE:
-            for own in group.conditions_told.values():
+            for own in group.reported_conditions.values():
                 status = with_condition(status, own)
         if status is not None and not is_same(known_status(group, definition), status):
             self._write(group, definition, status)
@@ -295,7 +295,7 @@ class Reporter:
     def condition(self, group: Group, kind: str) -> Mapping[str, Any]:
         """Returns the condition as last written, by an earlier process too; empty if it never was."""
         definition = group.definition
-        if (told := group.conditions_told.get(kind)) is not None or definition is None:
+        if (told := group.reported_conditions.get(kind)) is not None or definition is None:
             return told or {}
         return condition_of(definition.status.get("conditions"), kind)
 
@@ -311,12 +311,12 @@ class Reporter:
             "type": kind,
             "status": "True" if is_so else "False",
             "reason": reason,
-            "message": told_to(group.key.namespace, message),
+            "message": clean_for(group.key.namespace, message),
             "observedGeneration": definition.generation,
         }
-        if group.conditions_told.get(kind) == mine:
+        if group.reported_conditions.get(kind) == mine:
             return
-        group.conditions_told[kind] = mine
+        group.reported_conditions[kind] = mine
         if not is_written:
             return
         self._write(group, definition, with_condition(known_status(group, definition), mine))
@@ -350,10 +350,10 @@ class Reporter:
             self._condition(info, UNSCHEDULABLE, message if info.uid in speakers else pointer)
 
     def _condition(self, info: PodInfo, reason: str, message: str) -> None:
-        message = told_to(info.pod.metadata.namespace, message)
-        if info.said == message:
+        message = clean_for(info.pod.metadata.namespace, message)
+        if info.reported == message:
             return
-        info.said = message
+        info.reported = message
         for condition in info.pod.status.conditions or ():
             if condition.type == "PodScheduled" and (
                 condition.status,
@@ -383,7 +383,7 @@ class Reporter:
         cause_id: str,
     ) -> None:
         what, api_version, namespace, name, uid = regarding
-        message = told_to(namespace, message)
+        message = clean_for(namespace, message)
         self._shared.emit(
             RecordEvent(what, api_version, namespace, name, uid, kind, reason, action, message, cause_id)
         )

@@ -89,7 +89,7 @@ class _Cures:
         self._changes = changes
         self._view = view = shared.cache.view
         self._enough = Enough(shared, view, shared.cache.nominated)
-        self._said: dict[Hashable, bool] = {}
+        self._answers: dict[Hashable, bool] = {}
         self._beside: dict[tuple[int, ...], ClusterView] = {(): view}
         """By the serials of claims: the changed nodes, less what these claims keep."""
         claims = shared.queue.claims
@@ -256,9 +256,9 @@ class _Cures:
 
     def _is_cured(self, profile: Profile, group: Group, view: ClusterView, serials: tuple[int, ...]) -> bool:
         key = (group.scheduler_name, group.rejected_by, serials)
-        if key not in self._said:
-            self._said[key] = any(profile.cures(one, group.rejected_by, view) for one in self._changes)
-        return self._said[key]
+        if key not in self._answers:
+            self._answers[key] = any(profile.cures(one, group.rejected_by, view) for one in self._changes)
+        return self._answers[key]
 
     def _kept_from(self, profile: Profile, group: Group) -> list[StartClaim]:
         """Returns the claims on changed nodes to which the group yields if it starts now. None for a group

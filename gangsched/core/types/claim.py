@@ -21,7 +21,7 @@ class Blocker(msgspec.Struct, frozen=True):
     uid: str = ""
 
     @property
-    def is_said(self) -> bool:
+    def is_known(self) -> bool:
         """Whether its end is stated or enforced, passed or not."""
         return self.is_stated or self.is_over
 
@@ -33,9 +33,9 @@ class StartClaim(msgspec.Struct, eq=False):
     and higher-priority pods that were on its nodes when it was planned, and stay. promised_s: the first start
     that was promised; None: none yet. planned_s: when it was last planned. look_s, looked_s: the next and the
     last check. n_slips: how often its start was put off; slipped_s, because: when and why, the last time.
-    told_s, told_promise: as last reported. lost_to_guarantee: a queue has since taken room from it under
-    its guarantee. is_anew: a blocker has since stated a new end. eased_at: the end of the node table's
-    journal when the claim was last checked for free room that it need not keep."""
+    reported_s, reported_promise: as last reported. lost_to_guarantee: a queue has since taken room from it
+    under its guarantee. has_new_end: a blocker has since stated a new end. eased_at: the end of the node
+    table's journal when the claim was last checked for free room that it need not keep."""
 
     unit: tuple[Group, ...]
     serial: int
@@ -52,10 +52,10 @@ class StartClaim(msgspec.Struct, eq=False):
     n_slips: int = 0
     slipped_s: float = -math.inf
     because: str = ""
-    told_s: float = -math.inf
-    told_promise: bool = False
+    reported_s: float = -math.inf
+    reported_promise: bool = False
     lost_to_guarantee: bool = False
-    is_anew: bool = False
+    has_new_end: bool = False
     eased_at: int = -1
 
     @property

@@ -28,7 +28,7 @@ def end_of(group: Group) -> End:
     return "succeeded" if n_done >= group.min_count else "ended"
 
 
-def ended_told(group: Group, of: str = "") -> str:
+def ended_text(group: Group, of: str = "") -> str:
     """Returns "3 have succeeded, 1 has failed"; "" if none has ended. of: comes after the first number."""
     counts = group.counts
     told = ((counts[DONE], "succeeded"), (counts[MemberState.FAILED], "failed"))

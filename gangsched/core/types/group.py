@@ -83,7 +83,7 @@ class PodInfo(msgspec.Struct, eq=False):
     ids: Mapping[str, tuple[str, ...]] = NOTHING
     rank: int = -1
     attempt: int = 0
-    said: str = ""
+    reported: str = ""
     nominated: str | None = None
     unclear_answer: str = ""
     n_refused: int = 0
@@ -106,7 +106,7 @@ class Group:
     deadline_s: its end. preemption: in state Waiting, victims that must go first, and what is reserved for
     it. moves: (when, cause) of each change since state `moved_from` (core.state.transitions). n_of_role: how
     many existing members state each role. n_changes: how often members came, went, changed or began to leave.
-    warned: ignored statements that were reported. conditions_told: conditions last written to its object
+    warned: ignored statements that were reported. reported_conditions: conditions last written to its object
     beside its state. raised: the most that PreEnqueue adds to a member's priority. wished_priority: its
     object's. tried_s: when its last attempt was; n_early: how many in a row were early
     (core.state.early_turns). start_record, marked and doubts: of core.binding.start_records; lost: what it
@@ -120,7 +120,6 @@ class Group:
         "attempts",
         "backoff_until_s",
         "cause_id",
-        "conditions_told",
         "counts",
         "deadline_s",
         "definition",
@@ -146,7 +145,8 @@ class Group:
         "raised",
         "read_from",
         "rejected_by",
-        "said",
+        "reported",
+        "reported_conditions",
         "scheduler_name",
         "since_s",
         "start",
@@ -177,7 +177,7 @@ class Group:
         self.first_complete_s = NEVER_S
         self.attempts = self.failure = self.active_token = self.n_early = 0
         self.failed_binds: dict[str, str] = {}
-        self.cause_id = self.message = self.said = self.warned = self.lost = self.start_record = ""
+        self.cause_id = self.message = self.reported = self.warned = self.lost = self.start_record = ""
         self.marked: tuple[str, Mapping[str, Condition | None]] = _UNMARKED
         self.doubts: tuple[str, ...] = ()
         self.backoff_until_s = self.tried_s = -NEVER_S
@@ -186,7 +186,7 @@ class Group:
         self.start = NOT_STARTED
         self.states_walltime = self.has_conditions = False
         self.preemption: Preemption | None = None
-        self.conditions_told: dict[str, Mapping[str, object]] = {}
+        self.reported_conditions: dict[str, Mapping[str, object]] = {}
         self.status_written: tuple[str, Mapping[str, Any]] | None = None
 
     def __repr__(self) -> str:

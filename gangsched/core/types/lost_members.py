@@ -33,7 +33,7 @@ def lacks(group: Group) -> str:
     roles = _lacking(group, definition.roles) if definition.roles else []
     if not roles and not is_short:
         return ""
-    return f"{group.n_bound} of {group.min_count} members run" + roles_told(roles)
+    return f"{group.n_bound} of {group.min_count} members run" + roles_text(roles)
 
 
 def _lacking(group: Group, least: Mapping[str, int]) -> list[tuple[str, int, int]]:
@@ -46,7 +46,7 @@ def _lacking(group: Group, least: Mapping[str, int]) -> list[tuple[str, int, int
     return [(role, started[role], n) for role, n in least.items() if started[role] < n]
 
 
-def roles_told(missing: Iterable[tuple[str, int, int]]) -> str:
+def roles_text(missing: Iterable[tuple[str, int, int]]) -> str:
     """Names roles that lack members, for a message that states how many there are."""
     missing = list(missing)
     told = "".join(f"; role {role}: {n} of {wanted}" for role, n, wanted in missing[:_MAX_ROLES])

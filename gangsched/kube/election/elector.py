@@ -33,7 +33,7 @@ from gangsched.kube.client import ApiClient
 from gangsched.kube.election.lease import Done, Election, ElectionState, LeaseRecord, Wait
 from gangsched.kube.election.steps import Create, Get, Update
 from gangsched.kube.evidence import Target, is_doubtful, is_gone, outline_of
-from gangsched.kube.reach import is_told
+from gangsched.kube.reach import is_logged
 from gangsched.model import bounded
 
 _log = structlog.get_logger(__name__)
@@ -97,12 +97,12 @@ class LeaderElector:
         self._lease: dict[str, Any] = {}
         self._wake = anyio.Event()
         self._done = anyio.Event()
-        self._said = ""
+        self._logged = ""
         self._leader = ""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._beat_s = math.inf
         self._is_abandoned = False
-        self._said_stuck = False
+        self._logged_stuck = False
 
     @property
     def holds(self) -> bool:
@@ -176,10 +176,10 @@ class LeaderElector:
         """Whether to ask for nothing now, because the scheduler's own loop has not run for too long."""
         late_s = self._clock_s() - self._beat_s
         if late_s <= MAX_TURN_S:
-            self._said_stuck = False
+            self._logged_stuck = False
             return False
-        if not self._said_stuck:
-            self._said_stuck = True
+        if not self._logged_stuck:
+            self._logged_stuck = True
             _log.error(
                 "the scheduler's loop is stuck: its lease is not renewed",
                 for_s=round(late_s),
@@ -247,7 +247,7 @@ class LeaderElector:
             election.found(_record(lease.spec), lease.metadata.resource_version, self._clock_s())
         else:
             election.written(lease.metadata.resource_version, self._clock_s())
-            self._said = ""
+            self._logged = ""
 
     def _check(
         self, step: Get | Create[LeaseRecord] | Update[LeaseRecord], body: bytes, lease: _Lease
@@ -289,11 +289,11 @@ class LeaderElector:
             self._client.close()  # the connection may be as dead as it looks
         if code == 409:
             return  # another process was faster: the next GET shows which
-        if is_told(error):
+        if is_logged(error):
             return
         text = str(error) or "no answer in time"
-        if text != self._said:
-            self._said = text
+        if text != self._logged:
+            self._logged = text
             _log.warning("the lease cannot be read or written", asked=type(step).__name__.lower(), err=text)
 
     def _say_leader(self) -> None:

@@ -27,7 +27,7 @@ from gangsched.kube.election.fence import Fence, Fenced, FenceRecord, FenceState
 from gangsched.kube.election.fence_list import Line, list_text, read_list
 from gangsched.kube.election.steps import Create, Get
 from gangsched.kube.evidence import Target, is_gone
-from gangsched.kube.reach import is_told
+from gangsched.kube.reach import is_logged
 from gangsched.kube.transport.backoff import Backoff
 
 _log = structlog.get_logger(__name__)
@@ -94,7 +94,7 @@ class FenceKeeper:
         self._wake = anyio.Event()
         self._taken = anyio.Event()
         self._closed = anyio.Event()
-        self._said = ""
+        self._logged = ""
 
     def submit(self, effect: Fenced) -> None:
         """Queue an effect; it is released once it is listed. Never blocks."""
@@ -198,7 +198,7 @@ class FenceKeeper:
             fence.found(_record(lease), lease.metadata.resource_version)
         else:  # a successful read proves nothing about writes that are refused again and again
             self._backoff.reset()
-            self._said = ""
+            self._logged = ""
             fence.written(lease.metadata.resource_version)
 
     async def _send(self, step: Step) -> bytes:
@@ -220,8 +220,8 @@ class FenceKeeper:
         if code == 409:
             return  # concurrent write: read who owns it
         text = str(error) or "no answer in time"
-        if text != self._said and not is_told(error):
-            self._said = text
+        if text != self._logged and not is_logged(error):
+            self._logged = text
             _log.warning("the fence cannot be read or written", asked=type(step).__name__.lower(), err=text)
         await anyio.sleep(self._backoff.next_s(error.retry_after_s if isinstance(error, ApiError) else None))
 

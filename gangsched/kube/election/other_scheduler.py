@@ -28,7 +28,7 @@ from gangsched.config import LeaderElectionSettings
 from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient
 from gangsched.kube.lease_object import LeaseObject
-from gangsched.kube.reach import is_told
+from gangsched.kube.reach import is_logged
 from gangsched.model.printable import one_line
 
 _log = structlog.get_logger(__name__)
@@ -50,7 +50,7 @@ class OtherScheduler:
         self._namespace = ""
         self._before: tuple[str, str] | None = None
         self._has_written = False
-        self._told = ""
+        self._logged = ""
         self._problem = ""
         self._use(settings.resource_namespace)
 
@@ -98,9 +98,9 @@ class OtherScheduler:
         self._has_written = True
 
     def _tell(self, holder: str) -> None:
-        if holder == self._told:
+        if holder == self._logged:
             return
-        self._told = holder
+        self._logged = holder
         _log.error(
             "another scheduler places and binds the same pods, and no leader election keeps the two apart:"
             " end one of them, or set leaderElection.leaderElect (--leader-elect) for both",
@@ -110,7 +110,7 @@ class OtherScheduler:
 
     def _complain(self, error: ApiError) -> None:
         text = str(error)
-        if text != self._problem and not is_told(error):
+        if text != self._problem and not is_logged(error):
             self._problem = text
             _log.info("whether another scheduler places the same pods is not known", err=text)
 

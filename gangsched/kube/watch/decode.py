@@ -148,7 +148,7 @@ class Kind:
         self.is_optional = is_optional
         self._type = object_type
         self._safe = safe
-        self._told_depths: dict[str, None] = {}
+        self._reported_depths: dict[str, None] = {}
         self.added = added
         self.updated = updated
         self.deleted = deleted
@@ -173,8 +173,8 @@ class Kind:
 
     def _tell_depth(self, what: str) -> None:
         """Log once per place: a client that writes such an object does so with every update."""
-        if what not in self._told_depths and len(self._told_depths) < _MAX_TOLD_DEPTHS:
-            self._told_depths[what] = None
+        if what not in self._reported_depths and len(self._reported_depths) < _MAX_TOLD_DEPTHS:
+            self._reported_depths[what] = None
             _log.warning(
                 "an object is nested too deep, what is too deep is not read", kind=self.kind, err=what
             )

@@ -19,7 +19,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient, offers
-from gangsched.kube.reach import is_told
+from gangsched.kube.reach import is_logged
 from gangsched.kube.same_cluster import SameCluster
 from gangsched.kube.transport.backoff import Backoff
 from gangsched.kube.transport.connection import Connection
@@ -80,14 +80,14 @@ class Reflector:
         soon = Backoff(rng, first_s=first_s, max_s=min(max_s, self._timing.unread_backoff_s))
         self._first = FirstRead(soon, is_optional=kind.is_optional, unread_s=self._timing.unread_s)
         self._version = "" if kind.versions else "v1"
-        self._said = ""
+        self._logged = ""
         self._pace = pace or reading_pace()
         self._own_pace = self._pace if kind.name == "pods" else Pace(HOLD_S, many=FEWER)
         self._emitting = False
         self._has_heard = False  # on the watch that is open
         self._dead = False
         self._missing = False
-        self._anew = False
+        self._is_relisting = False
         self._same_cluster = same_cluster
         self._in_doubt = False
         self._scope: anyio.CancelScope | None = None
@@ -109,9 +109,9 @@ class Reflector:
         async with self._client:
             await self._follow()
 
-    def tell_anew(self) -> None:
+    def emit_all(self) -> None:
         """List and emit everything again: a new listener needs the events that were skipped before."""
-        self._anew = True
+        self._is_relisting = True
         # Events waiting for the core are already applied here; if dropped, a deletion would be lost for good.
         if self._scope is not None and not self._emitting:
             self._scope.cancel()
@@ -119,9 +119,9 @@ class Reflector:
     async def _follow(self) -> None:
         while True:
             try:
-                if self._anew:
-                    self._anew = False
-                    self.state.tell_anew()
+                if self._is_relisting:
+                    self._is_relisting = False
+                    self.state.emit_all()
                 if not self._version and not await self._resolve():
                     # Known objects stay: a group's pods still exist and still belong together.
                     self.state.missing()
@@ -273,7 +273,7 @@ class Reflector:
                         self._recovered()
                     if self.state.failure is not None:
                         return self.state.failure
-                    if self._anew:
+                    if self._is_relisting:
                         break
             except OSError as error:
                 _log.debug("watch cut", kind=self.kind.name, err=str(error))
@@ -363,15 +363,15 @@ class Reflector:
             # Without the right to read groups, pods that need none can still be scheduled; retried all the
             # same.
             await self._say_missing(f"not allowed to follow: {error}")
-        elif is_told(error):
+        elif is_logged(error):
             _log.debug("cannot follow", kind=self.kind.name, err=str(error))
-        elif str(error) != self._said:
-            self._said = str(error)
+        elif str(error) != self._logged:
+            self._logged = str(error)
             _log.warning("cannot follow", kind=self.kind.name, err=str(error))
         if error.code == 0:
             self._client.close()
         is_awaited = not (self.state.synced or self._missing or self._first.goes_without)
-        if is_awaited and not is_told(error) and self._first.failed(time.monotonic()):
+        if is_awaited and not is_logged(error) and self._first.failed(time.monotonic()):
             _log.warning("cannot be read, going on without it", kind=self.kind.name, err=str(error))
             await self._emit([KindMissing(self.kind.name, is_unread=True)])
         backoff = self._first.backoff if is_awaited else self._backoff
@@ -384,6 +384,6 @@ class Reflector:
     def _recovered(self) -> None:
         self._missing = False
         self._backoff.reset()
-        if self._said:
-            self._said = ""
+        if self._logged:
+            self._logged = ""
             _log.info("following again", kind=self.kind.name)

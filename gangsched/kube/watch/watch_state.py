@@ -78,9 +78,9 @@ class WatchState:
         self._token = ""
         self._pages = self._new_pages()
         self._seen: set[str] = set()
-        self._tell_all = False
+        self._emit_all = False
         self._held: list[Event] = []
-        self._is_anew = False
+        self._had_objects = False
         self._is_proved = False
         self._carry: list[bytes] = []
         self._n_carried = 0
@@ -99,7 +99,7 @@ class WatchState:
         api_version = self.kind.api_version(version)
         if api_version != self.api_version:
             self.api_version = api_version
-            self._tell_all = True
+            self._emit_all = True
             self.gone()
 
     def gone(self) -> None:
@@ -109,9 +109,9 @@ class WatchState:
         self._token = ""
         self._seen = set()
 
-    def tell_anew(self) -> None:
+    def emit_all(self) -> None:
         """List and emit everything again, unchanged objects too."""
-        self._tell_all = True
+        self._emit_all = True
         self.gone()
 
     def closed(self) -> None:
@@ -130,7 +130,7 @@ class WatchState:
         """Take in a page of the list. Raises: ApiError if it is no list at all, or one that does not end."""
         events = self._held
         if not self._token:
-            self._is_anew = bool(self.known)
+            self._had_objects = bool(self.known)
             self._pages = self._new_pages()
         try:
             page = self.kind.decode_page(body)
@@ -149,7 +149,7 @@ class WatchState:
         except ApiError:
             self.gone()  # its events so far are emitted with the next page
             raise
-        if self._token and self._is_anew:
+        if self._token and self._had_objects:
             return []
         if not self._token:
             self._list_is_whole(meta.resource_version, events)
@@ -172,7 +172,7 @@ class WatchState:
                 events.append(self.kind.deleted(self.known.pop(key), self.api_version))
         self._seen = set()
         self._listing = False
-        self._tell_all = False
+        self._emit_all = False
         if not self.synced:
             self.synced = True
             events.append(KindSynced(self.kind.name))
@@ -287,7 +287,7 @@ class WatchState:
         elif before.metadata.uid != meta.uid:
             events.append(self.kind.deleted(before, self.api_version))
             events.append(self.kind.added(item, self.api_version))
-        elif before.metadata.resource_version != meta.resource_version or self._tell_all:
+        elif before.metadata.resource_version != meta.resource_version or self._emit_all:
             events.append(self.kind.updated(item, self.api_version))
         else:
             return key  # unchanged: the core keeps the object that it already has

@@ -64,9 +64,9 @@ class PodQueries(RowQueries):
         """Terms of pods on nodes that match pods of this template: row -> number of pods with the term."""
         return self._index.carried_against(template)
 
-    def said_of(self, template: PodTemplate) -> Sequence[Carried]:
+    def terms_about(self, template: PodTemplate) -> Sequence[Carried]:
         """As carried_against, including pods without a node, such as siblings."""
-        return [said.stated for said in self._index.said_of(template)]
+        return [one.stated for one in self._index.terms_about(template)]
 
     def means(self, term: PodTerm, template: PodTemplate) -> bool:
         """Whether the term matches pods of this template."""

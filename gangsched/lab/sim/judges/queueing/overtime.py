@@ -126,7 +126,7 @@ class Overtime:
         claims, before, self._rests_s = scheduler.shared.queue.claims, self._rests_s, {}
         for claim in claims.all if claims is not None else ():
             for one in claim.blockers:
-                if one.is_said:
+                if one.is_known:
                     self._rests_s[one.uid] = min(before.get(one.uid, math.inf), one.end_s)
 
 

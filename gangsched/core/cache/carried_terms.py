@@ -1,4 +1,4 @@
-"""SaidTerms: what pods say of others, found by the pods that it may be about.
+"""CarriedTerms: what pods say of others, found by the pods that it may be about.
 
 A term that asks for one of a few values of a label is looked up by that label; others are compared with each
 template of the namespaces that they name. Each template is compared with a term once. Kept by
@@ -16,7 +16,7 @@ from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.selectors import PodTerm
 
 # Terms of pods are remembered for longer than the pods live, up to this many different ones.
-_MAX_SAID = 10_000
+_MAX_TERMS = 10_000
 # All that is remembered of which templates a term matches.
 _MAX_FOUND = 1_000_000
 # A term with more values, or of more namespaces, is compared with every template.
@@ -26,7 +26,7 @@ _Anchor = tuple[str, str, str]
 """Namespace, label and value; "" for any."""
 
 
-class Said:
+class TermCounts:
     """One term. number: in the order of their coming; rows: row -> pods on it that say so."""
 
     __slots__ = ("number", "rows", "stated")
@@ -40,23 +40,23 @@ class Said:
 _number = attrgetter("number")
 
 
-class SaidTerms:
+class CarriedTerms:
     """means: whether a term is about pods of a template, by the labels of its namespace too."""
 
     def __init__(self, means: Callable[[PodTerm, PodTemplate], bool]) -> None:
         self._means = means
-        self._all: dict[Carried, Said] = {}
+        self._all: dict[Carried, TermCounts] = {}
         self._next = 0
-        self._by_anchor: dict[_Anchor, list[Said]] = {}
-        self._found: dict[int, tuple[int, list[Said]]] = {}
+        self._by_anchor: dict[_Anchor, list[TermCounts]] = {}
+        self._found: dict[int, tuple[int, list[TermCounts]]] = {}
         """By template: how many terms it was compared with, and those that match."""
         self._n_found = 0
-        self._most = _MAX_SAID
+        self._most = _MAX_TERMS
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def __iter__(self) -> Iterator[Said]:
+    def __iter__(self) -> Iterator[TermCounts]:
         return iter(self._all.values())
 
     @property
@@ -70,12 +70,12 @@ class SaidTerms:
         before, self._all = self._all, {}
         self._by_anchor, self._next = {}, 0
         self.forget_found()
-        for stated, said in before.items():
-            if said.rows or stated in kept:
-                self.add(stated).rows = said.rows
+        for stated, counts in before.items():
+            if counts.rows or stated in kept:
+                self.add(stated).rows = counts.rows
         for stated in kept:
             self.add(stated)
-        self._most = max(_MAX_SAID, 2 * len(self._all))
+        self._most = max(_MAX_TERMS, 2 * len(self._all))
 
     def forget_found(self) -> None:
         """Compares everything again: labels of namespaces have changed."""
@@ -84,18 +84,18 @@ class SaidTerms:
 
     def forget_rows(self) -> None:
         """Counts no pods any more."""
-        for said in self._all.values():
-            said.rows = {}
+        for counts in self._all.values():
+            counts.rows = {}
 
-    def add(self, stated: Carried) -> Said:
+    def add(self, stated: Carried) -> TermCounts:
         """Adds a term, if it is new."""
-        said = self._all.get(stated)
-        if said is None:
-            said = self._all[stated] = Said(stated, self._next)
+        counts = self._all.get(stated)
+        if counts is None:
+            counts = self._all[stated] = TermCounts(stated, self._next)
             self._next += 1
             for anchor in _anchors(stated[1].term):
-                self._by_anchor.setdefault(anchor, []).append(said)
-        return said
+                self._by_anchor.setdefault(anchor, []).append(counts)
+        return counts
 
     def count(self, stated: Carried, row: int, n: int) -> None:
         """Counts pods with this term on a row."""
@@ -106,18 +106,18 @@ class SaidTerms:
         else:
             del rows[row]
 
-    def about(self, template: PodTemplate) -> list[Said]:
+    def about(self, template: PodTemplate) -> list[TermCounts]:
         """Returns the terms that match pods of the template, in the order of their coming."""
         n_seen, found = self._found.get(template.serial, (0, _NONE))
         if n_seen == self._next:
             return found
         fresh = {
-            said.number: said
+            counts.number: counts
             for anchor in _anchors_of(template)
-            for said in _since(self._by_anchor.get(anchor, _NONE), n_seen)
+            for counts in _since(self._by_anchor.get(anchor, _NONE), n_seen)
         }
         more = [fresh[at] for at in sorted(fresh) if self._means(fresh[at].stated[1].term, template)]
-        if len(self._found) > _MAX_SAID or self._n_found + len(more) > _MAX_FOUND:
+        if len(self._found) > _MAX_TERMS or self._n_found + len(more) > _MAX_FOUND:
             self.forget_found()
         found = [*found, *more] if more else found
         self._n_found += len(more)
@@ -125,10 +125,10 @@ class SaidTerms:
         return found
 
 
-_NONE: list[Said] = []
+_NONE: list[TermCounts] = []
 
 
-def _since(some: list[Said], number: int) -> list[Said]:
+def _since(some: list[TermCounts], number: int) -> list[TermCounts]:
     return some[bisect_left(some, number, key=_number) :] if number else some
 
 
@@ -152,4 +152,4 @@ def _anchors_of(template: PodTemplate) -> Iterable[_Anchor]:
             yield (space, key, value)
 
 
-__all__ = ["Said", "SaidTerms"]
+__all__ = ["CarriedTerms", "TermCounts"]
