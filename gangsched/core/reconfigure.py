@@ -94,7 +94,7 @@ def reconfigure(
     for info in left:
         membership.let_go(info)
     for group in gone:
-        shared.drop_group(group)
+        membership.drop(group)
     added = frozenset(profiles).difference(shared.profiles)
     _hand_over(shared, profiles)
     shared.configure(profiles, settings)

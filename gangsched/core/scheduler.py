@@ -96,9 +96,9 @@ class Scheduler:
         )
         self.permits = Permits(self.shared)
         self.ties = Ties(self.shared, pick)
-        self.attempts = Attempts(self.shared, self.reporter, self.binder, self.permits, self.ties)
-        self.attempts.forecasts.owner_of = self.owners.owner
-        self.attempts.former_sentences = self.owners.former_sentences
+        self.attempts = Attempts(
+            self.shared, self.reporter, self.binder, self.permits, self.owners, self.ties
+        )
         self.health = DeviceHealth(self.shared, self.reporter, self.binder, self.attempts.give_back)
         self.membership = Membership(
             self.shared, self.reporter, self.group_specs, self.owners, self.audit, self.health
@@ -382,8 +382,7 @@ class Scheduler:
         else:
             self._follow()
         steps.end()
-        effects, shared.effects = shared.effects, []
-        return effects
+        return shared.take_effects()
 
     def _follow(self) -> None:
         """Drops groups without members; those with members are all marked before the first decision."""

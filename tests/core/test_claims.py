@@ -233,7 +233,7 @@ def test_a_claim_that_is_late_by_more_than_its_gangs_walltime_still_keeps_its_ro
     assert passes is not None
     found.end_s = found.start_s + 5.0
     for late_s in (0.0, 4.0, 6.0, 60.0):
-        now_s = c.scheduler.shared.now_s = found.start_s + late_s
+        now_s = c.scheduler.shared.clock.now_s = found.start_s + late_s
         assert claims(c).holding_up([passes], now_s, now_s + 1.0) == [found], f"{late_s} s late"
     assert claims(c).holding_up([passes], now_s + 5.0, now_s + 6.0) == []
 

@@ -95,8 +95,8 @@ ROOMS: tuple[type, ...] = (
 )
 # What clearing up after a fault is made of, or what the loop asks between turns: not a step of any object's.
 NOT_STEPS = {
-    *("set_time", "due", "_sign", "rebuild", "_line_up", "due_s", "pop_active"),
-    *("emit", "count", "mark_group", "profile_of", "configure"),
+    *("set_time", "due", "rebuild", "_line_up", "due_s", "pop_active"),
+    *("emit", "count", "mark_group", "profile_of", "configure", "take_effects"),
 }
 
 

@@ -50,11 +50,15 @@ def test_a_table_of_labels_answers_as_the_selector_does(seed: int) -> None:
 def test_terms_are_found_by_the_pods_that_they_are_about(seed: int) -> None:
     rng = Random(seed)
 
+    class Meanings:
+        def means_template(self, term: PodTerm, template: PodTemplate) -> bool:
+            return means(term, template)
+
     def means(term: PodTerm, template: PodTemplate) -> bool:
         is_in = term.namespace_selector is not None or template.namespace in term.namespaces
         return is_in and term.selector is not None and term.selector.matches(template.labels)
 
-    said, stated = CarriedTerms(means), []
+    said, stated = CarriedTerms(Meanings()), []
     templates = []
     for serial in range(12):
         own = labels(rng)
@@ -79,11 +83,12 @@ def test_terms_are_found_by_the_pods_that_they_are_about(seed: int) -> None:
 def test_a_term_for_other_pods_is_not_looked_at() -> None:
     compared: list[PodTerm] = []
 
-    def means(term: PodTerm, template: PodTemplate) -> bool:
-        compared.append(term)
-        return True
+    class Meanings:
+        def means_template(self, term: PodTerm, template: PodTemplate) -> bool:
+            compared.append(term)
+            return True
 
-    said = CarriedTerms(means)
+    said = CarriedTerms(Meanings())
     for i in range(1_000):
         term = PodTerm(("d",), None, Selector((Requirement("app", "In", (f"a{i}",)),)))
         said.add((AffinityKind.ANTI_REQUIRED, AffinityTerm(term, "rack")))

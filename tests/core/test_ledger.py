@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gangsched.core.cache.device_ledger import DeviceLedger
+from gangsched.core.cache.node_table import NodeTable
 from gangsched.errors import InvariantError
 from gangsched.model.devices import Device, inventory_annotation, parse_inventory
+from gangsched.model.resources import ResourceTable
 
 GPU = "example.com/gpu"
 ROW = 3
@@ -15,7 +17,7 @@ ROW = 3
 def ledger(*, sick: str = "") -> DeviceLedger:
     """One node with the devices a, b, c, d."""
     devices = [Device(x, health="Unhealthy" if x == sick else "Healthy") for x in "abcd"]
-    made = DeviceLedger(8, lambda row: None)
+    made = DeviceLedger(NodeTable(ResourceTable(), capacity=8), [])
     made.set_inventories(ROW, parse_inventory(inventory_annotation({GPU: devices})))
     return made
 

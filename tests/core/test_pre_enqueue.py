@@ -284,7 +284,7 @@ def test_a_pod_that_goes_while_it_is_asked_about_takes_its_call_back() -> None:
     assert not c.held_hooks
     assert not c.scheduler.shared.hooks.calls
     pre_enqueue = c.scheduler.membership.pre_enqueue
-    assert not any((pre_enqueue._asked, pre_enqueue._again, any(pre_enqueue._n_open.values())))
+    assert not any((pre_enqueue._asked, pre_enqueue._waits.again, any(pre_enqueue._n_open.values())))
 
 
 def test_a_follower_asks_nobody_and_writes_nothing_until_it_leads() -> None:

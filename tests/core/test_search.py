@@ -51,7 +51,7 @@ class Case:
         self.profile = profile(*(() if plugin is None else (plugin,)))
         self.cluster = Cluster()
         if self.profile.signing.is_used:
-            self.cluster.cache.sign_by(self.profile.signing.sign)
+            self.cluster.cache.sign_by({pod("any").spec.scheduler_name: self.profile.signing})
         self.room = [cpu for cpu, _ in nodes]
         self.labels = [labels for _, labels in nodes]
         self.settled: list[list[Rules]] = [[] for _ in nodes]

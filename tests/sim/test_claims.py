@@ -51,7 +51,7 @@ def recounting(settings: Settings) -> Scheduler:
     scheduler = make_scheduler(settings)
     shared = scheduler.shared
     assert shared.queue.claims is not None
-    own = Bounded(HARD, shared.groups, lambda group: ("", shared.sort_key(group)[0], False))
+    own = Bounded(HARD, shared.groups, shared.queue.order)
     own.count_claimed(shared.queue.claims.by_key)
     shared.queue.bypasses = own
     return scheduler

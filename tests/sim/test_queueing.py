@@ -82,9 +82,7 @@ def counting(settings: Settings) -> Scheduler:
     """A scheduler that recounts."""
     scheduler = make_scheduler(settings)
     shared = scheduler.shared
-    shared.queue.bypasses = Recounted(
-        SHADOW, shared.groups, lambda group: ("", shared.sort_key(group)[0], False)
-    )
+    shared.queue.bypasses = Recounted(SHADOW, shared.groups, shared.queue.order)
     return scheduler
 
 

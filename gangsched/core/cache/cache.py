@@ -9,7 +9,7 @@ kube-scheduler `backend/cache/interface.go`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from gangsched.core.cache.device_ledger import DeviceLedger
 from gangsched.core.cache.inventories import Inventories
@@ -17,12 +17,13 @@ from gangsched.core.cache.node_table import NodeTable
 from gangsched.core.cache.object_store import ObjectStore
 from gangsched.core.cache.pod_index import PodIndex
 from gangsched.core.cache.resource_columns import ResourceColumns
-from gangsched.core.cache.template_table import TemplateTable
+from gangsched.core.cache.template_table import Signers, TemplateTable
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.cache.usage_trackers import UsageTracker, UsageTrackers
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import NO_ROW, NOTHING, PodInfo
 from gangsched.core.types.placement import Nominated, Placement
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.errors import InvariantError
 from gangsched.model.devices import ids_of
 from gangsched.model.load import ReportedUsage
@@ -39,31 +40,25 @@ class Cache:
         *,
         node_capacity: int = 64,
         invalid_inventory: str = "nothing",
-        sign: Callable[[Pod], Hashable] | None = None,
+        signers: Signers | None = None,
         counted: frozenset[str] = frozenset(),
         in_labels: bool = False,
         by_plan: frozenset[str] = frozenset(),
     ) -> None:
-        """sign: the part of a pod's metadata that plugins read, included in its template; None: nothing.
+        """signers: what plugins read of a pod's metadata, included in its template; None: nothing.
 
         counted: resources whose IDs are not assigned, whatever nodes list. in_labels, by_plan: DeviceLedger.
         """
         self.table = ResourceTable()
         self.nodes = NodeTable(self.table, capacity=node_capacity)
-        self.ledger = DeviceLedger(
-            node_capacity,
-            self.nodes.note,
-            in_labels=in_labels,
-            by_plan=by_plan,
-            offers=self.nodes.has_any,
-            tell=lambda change: self.index.changes.append(change),
-        )
+        changes: list[ClusterChange] = []
+        self.ledger = DeviceLedger(self.nodes, changes, in_labels=in_labels, by_plan=by_plan)
         self._inventories = Inventories(self.ledger, invalid=invalid_inventory, counted=counted)
-        self.usage_trackers = UsageTrackers(self.nodes.note)
+        self.usage_trackers = UsageTrackers(self.nodes)
         self.pods: dict[str, PodInfo] = {}
         self.by_node: dict[str, dict[str, PodInfo]] = {}
         self.objects = ObjectStore()
-        self.index = PodIndex(self.pods, self.objects)
+        self.index = PodIndex(self.pods, self.objects, changes)
         self.view = ClusterView(self.nodes, self.ledger, self.by_node, self.index, self.objects)
         self.priorities: dict[int, int] = {}
         """How many pods hold something on a node, by spec.priority."""
@@ -73,10 +68,8 @@ class Cache:
         """(UID, node, device ID) of annotations that claim another live pod's device, to be reported."""
         self.bad_reports: list[tuple[Node, str]] = []
         """(node, what a tracker could not read in its report), to be reported."""
-        self.template_table = TemplateTable(self.table, self.index, sign)
+        self.template_table = TemplateTable(self.table, self.index, signers)
         self.columns = ResourceColumns(self.nodes, self.pods, self.nominated, self.template_table)
-        self.template_table.learn_by(self.columns.asked)
-        self.template_of = self.template_table.template
         self._n_selected = 0
 
     # -- nodes ---------------------------------------------------------------------------------------
@@ -186,9 +179,18 @@ class Cache:
         if not info.node_name and self.index.project(info.pod.metadata.labels) != info.template.labels:
             info.template = self.template_of(info.pod)
 
-    def sign_by(self, sign: Callable[[Pod], Hashable] | None) -> None:
-        """Gives unplaced pods their templates by this signature."""
-        if not self.template_table.sign_by(sign):
+    def template_of(self, pod: Pod) -> PodTemplate:
+        """Returns the pod's template; a new one gets columns for what it requests."""
+        table = self.template_table
+        template = table.template(pod)
+        if (new := table.unresolved) is not None:
+            table.unresolved = None
+            self.columns.asked(new)
+        return template
+
+    def sign_by(self, signers: Signers | None) -> None:
+        """Gives unplaced pods their templates by these signatures."""
+        if not self.template_table.sign_by(signers):
             return
         for info in (*self.pods.values(), *(one.info for one in self.nominated.values())):
             if not info.node_name:

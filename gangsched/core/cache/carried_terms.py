@@ -8,8 +8,9 @@ core.cache.pod_index.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
+from typing import Protocol
 
 from gangsched.core.types.affinity_terms import Carried
 from gangsched.core.types.pod_template import PodTemplate
@@ -40,11 +41,19 @@ class TermCounts:
 _number = attrgetter("number")
 
 
-class CarriedTerms:
-    """means: whether a term is about pods of a template, by the labels of its namespace too."""
+class Meanings(Protocol):
+    """What terms mean; core.cache.pod_index has the one implementation."""
 
-    def __init__(self, means: Callable[[PodTerm, PodTemplate], bool]) -> None:
-        self._means = means
+    def means_template(self, term: PodTerm, template: PodTemplate) -> bool:
+        """Returns whether a term is about pods of a template, by the labels of its namespace too."""
+        ...
+
+
+class CarriedTerms:
+    """Terms, and the templates that they are about."""
+
+    def __init__(self, meanings: Meanings) -> None:
+        self._meanings = meanings
         self._all: dict[Carried, TermCounts] = {}
         self._next = 0
         self._by_anchor: dict[_Anchor, list[TermCounts]] = {}
@@ -116,7 +125,11 @@ class CarriedTerms:
             for anchor in _anchors_of(template)
             for counts in _since(self._by_anchor.get(anchor, _NONE), n_seen)
         }
-        more = [fresh[at] for at in sorted(fresh) if self._means(fresh[at].stated[1].term, template)]
+        more = [
+            fresh[at]
+            for at in sorted(fresh)
+            if self._meanings.means_template(fresh[at].stated[1].term, template)
+        ]
         if len(self._found) > _MAX_TERMS or self._n_found + len(more) > _MAX_FOUND:
             self.forget_found()
         found = [*found, *more] if more else found

@@ -14,10 +14,11 @@ pod that asks for them, since its device plugin admits none without IDs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from functools import partial
 
 from gangsched.core.cache.device_column import NO_INVENTORY, DeviceColumn, NodeDevices
+from gangsched.core.cache.node_table import NodeTable
 from gangsched.core.cache.unknown_holders import listed_twice, may_hold
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import PodInfo
@@ -33,31 +34,30 @@ class DeviceLedger:
     """Which pod holds which device. Rows are the cache's node rows; `note` is called with every changed row.
 
     in_labels: IDs are written as labels, so the ledger tracks how many of a node's IDs fit one label.
-    by_plan: resources whose device plugin admits no pod without IDs. offers: whether a node's allocatable
-    has the resource. tell: called when a node begins or ceases to count as one without a list.
+    by_plan: resources whose device plugin admits no pod without IDs. changes: receives a change for each node
+    that begins or ceases to count as one without a list.
     """
 
     __slots__ = (
-        *("_claims", "_doubtful", "_here", "_note", "_offers", "_tell", "by_plan", "capacity", "columns"),
+        *("_claims", "_doubtful", "_here", "_nodes", "by_plan", "capacity", "changes", "columns"),
         *("_with_arrays", "in_labels", "unread"),
     )
 
     def __init__(
         self,
-        capacity: int,
-        note: Callable[[int], None],
+        nodes: NodeTable,
+        changes: list[ClusterChange],
         *,
         in_labels: bool = False,
         by_plan: frozenset[str] = frozenset(),
-        offers: Callable[[int, str], bool] = lambda row, resource: True,
-        tell: Callable[[ClusterChange], None] = lambda change: None,
     ) -> None:
-        self._note, self._offers, self._tell = note, offers, tell
+        self._nodes = nodes
+        self.changes = changes
         self.in_labels, self.by_plan = in_labels, by_plan
         self._here: dict[int, dict[str, NodeDevices]] = {}
         """By row: the resources that its node lists."""
         self._doubtful: set[int] = set()  # rows where a pod may hold devices without known IDs, or did
-        self.capacity = capacity
+        self.capacity = nodes.capacity
         self.columns: dict[str, DeviceColumn] = {}
         self._with_arrays: list[DeviceColumn] = []
         self._claims: dict[str, dict[tuple[int, str], None]] = {}
@@ -182,7 +182,7 @@ class DeviceLedger:
             was = node.n_free
             for info in infos:
                 index, uid = node.inventory.index, info.uid
-                offers = partial(self._offers, row)
+                offers = partial(self._nodes.has_any, row)
                 if may_hold(info, resource, index, listed=here, offers=offers):
                     node.unknown[uid] = None
                     self._doubtful.add(row)
@@ -379,7 +379,7 @@ class DeviceLedger:
         return column
 
     def _publish(self, resource: str, column: DeviceColumn, row: int, node: NodeDevices) -> None:
-        self._note(row)
+        self._nodes.note(row)
         column.publish(row, node)
         if node.inventory is None and not node.held and not node.claimed:
             self._drop(resource, column, row)
@@ -395,7 +395,7 @@ class DeviceLedger:
 
     def _turned(self, row: int, resource: str, node: NodeDevices) -> None:
         self._publish(resource, self.columns[resource], row, node)
-        self._tell(ClusterChange(Change.NODE_DEVICES, row, frozenset((resource,))))
+        self.changes.append(ClusterChange(Change.NODE_DEVICES, row, frozenset((resource,))))
 
 
 _NOTHING: Mapping[str, NodeDevices] = {}

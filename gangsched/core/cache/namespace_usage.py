@@ -6,9 +6,11 @@ here: which plugin does, and what follows from a change (core.state.lanes).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from copy import copy
 from types import MappingProxyType
+from typing import Protocol
 
 from gangsched.core.cache.node_table import NodeTable
 from gangsched.core.cache.queue_book import QueueBook
@@ -16,9 +18,11 @@ from gangsched.core.cache.queue_tree import Place
 from gangsched.core.cache.usage_trackers import NOTHING_NEW, UsageNews
 from gangsched.core.types.group import NEVER_S, Group, PodInfo
 from gangsched.core.types.needed import needed_members, requests_of
+from gangsched.core.types.placement import Nominated
 from gangsched.errors import ParseError
 from gangsched.model.load import LOAD_KEY, TERMS, ReportedUsage, Term, parse_load
 from gangsched.model.objects import Node
+from gangsched.model.walltime import Walltime
 
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
@@ -114,8 +118,20 @@ class NamespaceUsage:
                 del self.used[whose]
 
 
-def _keeps_nothing(group: Group) -> Mapping[str, Mapping[str, int]]:
-    return {}
+class RunTimes(Protocol):
+    """How long groups run; core.queueing.walltimes has the one implementation."""
+
+    def walltime(self, group: Group) -> Walltime:
+        """Returns the group's walltime as of now."""
+        ...
+
+
+class Limits(Protocol):
+    """What limits keep for groups; core.kept.limits has the one implementation."""
+
+    def kept_ahead_of(self, group: Group) -> Mapping[str, Mapping[str, int]]:
+        """Returns what is kept within limits from this group, by queue with a limit."""
+        ...
 
 
 class QueueView:
@@ -125,19 +141,27 @@ class QueueView:
     turn only and may not be kept: a plugin asks again.
     """
 
-    def __init__(self, nodes: NodeTable, usage: NamespaceUsage, book: QueueBook | None = None) -> None:
-        """book: what each queue holds; None: no queues are configured."""
+    def __init__(
+        self,
+        nodes: NodeTable,
+        usage: NamespaceUsage,
+        book: QueueBook | None,
+        walltimes: RunTimes | None,
+        nominated: Mapping[str, Nominated],
+        going: Collection[str],
+    ) -> None:
+        """book: what each queue holds; None: no queues are configured. walltimes: where the configuration has
+        `queueing`. nominated: by UID, pods whose room is kept until their victims have gone; going: the UIDs
+        of those victims."""
         self._nodes = nodes
         self._usage = usage
         self._book = book
-        self.walltime_of: Callable[[Group], float] | None = None
-        """Returns how long a group runs, where the configuration has `queueing`."""
-        self.promised: Callable[[], Iterable[PodInfo]] = tuple
-        """Returns the pods whose room is kept until their victims have gone."""
-        self.going: Collection[str] = ()
-        """UIDs of those victims."""
-        self.kept_in_limits: Callable[[Group], Mapping[str, Mapping[str, int]]] = _keeps_nothing
-        """Returns what limits keep from a group for other groups of its queue, by queue with a limit."""
+        self._walltimes = walltimes
+        self._nominated = nominated
+        self._left_out: Collection[Group] = ()
+        self.going = going
+        self.limits: Limits | None = None
+        """What limits keep for groups, once a turn has found that out."""
         self._totals: Mapping[str, int] = _NOTHING
         self._largest: Mapping[str, int] = _NOTHING
         self._totals_of = -1
@@ -233,7 +257,8 @@ class QueueView:
         if book is None:
             return _NOTHING
         paths = book.tree.paths
-        own = [i for i in self.promised() if queue in paths.get(book.tree.choice(i.pod).queue, ())]
+        promised = [one.info for one in self._nominated.values() if one.info.group not in self._left_out]
+        own = [i for i in promised if queue in paths.get(book.tree.choice(i.pod).queue, ())]
         return requests_of(own)
 
     def place_of_queue(self, queue: str, request: Mapping[str, int]) -> Place:
@@ -249,7 +274,17 @@ class QueueView:
     def walltime_s(self, group: Group) -> float:
         """Returns how long the group runs, as far as known; infinity if it never ends, or without
         `queueing`."""
-        return NEVER_S if self.walltime_of is None else self.walltime_of(group)
+        return NEVER_S if self._walltimes is None else self._walltimes.walltime(group).seconds
+
+    def kept_in_limits(self, group: Group) -> Mapping[str, Mapping[str, int]]:
+        """Returns what limits keep from a group for other groups of its queue, by queue with a limit."""
+        return {} if self.limits is None else self.limits.kept_ahead_of(group)
+
+    def without(self, unit: Collection[Group], going: Collection[str]) -> QueueView:
+        """Returns the view without what is promised to the unit. going: the victims of all others."""
+        before = copy(self)
+        before._left_out, before.going = unit, going
+        return before
 
     def dominant_share(self, namespace: str, *resources: str) -> float:
         """Returns the namespace's largest share of any of these resources, 0 to 1; without names, of all

@@ -62,17 +62,19 @@ class PodIndex:
     pods use which volumes, kept whether awake or not.
     """
 
-    def __init__(self, pods: Mapping[str, PodInfo], objects: ObjectStore) -> None:
+    def __init__(
+        self, pods: Mapping[str, PodInfo], objects: ObjectStore, changes: list[ClusterChange]
+    ) -> None:
         self._pods = pods
         self._objects = objects
         self.volumes = VolumeUsers()
         self.is_awake = False
-        self.selected = SelectedKeys(pods, self._regroup)
-        self.changes: list[ClusterChange] = []
+        self.selected = SelectedKeys(pods, self)
+        self.changes = changes
         self._is_built = False
         self._namespaces_at = 0
         self._terms: dict[PodTerm, Counted] = {}
-        self._carried = CarriedTerms(self.means_template)
+        self._carried = CarriedTerms(self)
         self._forget_classes()
 
     def _forget_classes(self) -> None:
@@ -128,9 +130,10 @@ class PodIndex:
     def relabel(self, info: PodInfo) -> None:
         """Takes in that a counted pod has new labels, or is being deleted now."""
         self.changes.append(ClusterChange(Change.POD_LABELS, info.row, pod=info.pod))
-        self._regroup(info)
+        self.regroup(info)
 
-    def _regroup(self, info: PodInfo) -> bool:
+    def regroup(self, info: PodInfo) -> bool:
+        """Counts a pod again, by its currently distinguishing labels; returns whether that took work."""
         if self._is_built:
             self._count(info.pod_class, info.row, -1)
             info.pod_class = self._class_of(info.pod)

@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
+from typing import Protocol
 
 from gangsched.core.cache.kueue_admissions import KueueAdmissions
 from gangsched.core.cache.queue_limits import ByPriority, OverLimit
@@ -58,14 +59,27 @@ class _Use:
         self.charged = 0.0
 
 
+class RunEnds(Protocol):
+    """When pods end; core.queueing.ends has the one implementation."""
+
+    def runs_until_s(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> float:
+        """Returns when a pod on its node will have run for its group's walltime."""
+        ...
+
+
 class QueueBook:
     """Amounts by queue, updated as pods come and go."""
 
     def __init__(
-        self, tree: QueueTree, changed: set[str], workloads: Mapping[OwnerName, Owner] = MappingProxyType({})
+        self,
+        tree: QueueTree,
+        changed: set[str],
+        workloads: Mapping[OwnerName, Owner] = MappingProxyType({}),
+        ends: RunEnds | None = None,
+        wall_ahead_s: float | None = None,
     ) -> None:
         """`changed`: receives the names of queues whose amounts have changed, each after a slash. workloads:
-        those that Kueue has admitted."""
+        those that Kueue has admitted. ends: known where the configuration has `queueing`."""
         self.tree = tree
         self._changed = changed
         self._half_life_s = tree.settings.half_life_s
@@ -79,9 +93,7 @@ class QueueBook:
         self.by_priority = ByPriority()
         self.admissions = KueueAdmissions(tree, workloads.values()) if tree.settings.by_kueue else None
         self._has_borrowed = False
-        self.runs_until_s: Callable[[PodInfo, float], float] | None = None
-        """Returns when a pod on its node will have run for its group's walltime, where the configuration has
-        `queueing`."""
+        self._pod_ends, self._wall_ahead_s = ends, wall_ahead_s
         self._work: dict[str, dict[str, tuple[float, float]]] = {}
         """By queue and compared resource: amounts of pods whose ends are known, and amounts times ends."""
         self._ends: list[tuple[float, int, str]] = []
@@ -341,10 +353,10 @@ class QueueBook:
 
     def _ask(self, now_s: float) -> None:
         """Looks up the ends of the pods that have come since."""
-        if self.runs_until_s is None:
+        if self._pod_ends is None:
             return
         for uid, (row, info, _) in self._unasked.items():
-            until_s = self.runs_until_s(info, now_s)
+            until_s = self._pod_ends.runs_until_s(info, now_s, self._wall_ahead_s)
             if now_s < until_s < math.inf:
                 self._work_is_known_until(row, uid, until_s)
                 self._remember_end(until_s, row, uid)

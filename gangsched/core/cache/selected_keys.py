@@ -15,7 +15,8 @@ core.groups.attempts.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from typing import Protocol
 
 from gangsched.core.types.group import ASSUMED, NO_ROW, PodInfo
 
@@ -30,6 +31,14 @@ MAX_INDEXED = 256
 _Shape = tuple[str, ...]
 
 
+class Counts(Protocol):
+    """Pods counted by labels; core.cache.pod_index has the one implementation."""
+
+    def regroup(self, info: PodInfo) -> bool:
+        """Counts a pod again, by its currently distinguishing labels; returns whether that took work."""
+        ...
+
+
 class SelectedKeys:
     """keys: those selected, in order of arrival; waiting: those to be selected.
 
@@ -38,10 +47,9 @@ class SelectedKeys:
     were edited.
     """
 
-    def __init__(self, pods: Mapping[str, PodInfo], regroup: Callable[[PodInfo], bool]) -> None:
-        """regroup: recounts a pod by its currently distinguishing labels; returns whether that took work."""
+    def __init__(self, pods: Mapping[str, PodInfo], counts: Counts) -> None:
         self._pods = pods
-        self._regroup = regroup
+        self._counts = counts
         self.keys: dict[str, None] = {}
         self.waiting: dict[str, None] = {}
         self.stale: dict[str, PodInfo] = {}
@@ -134,7 +142,7 @@ class SelectedKeys:
         self._left -= 1
         for info in self._having(key):
             if info.row != NO_ROW:
-                self._left -= self._regroup(info)
+                self._left -= self._counts.regroup(info)
             if not info.node_name:
                 self.stale[info.uid] = info
                 self._left -= 1

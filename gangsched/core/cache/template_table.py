@@ -7,7 +7,8 @@ the same metadata as far as plugins sign it. Kept by core.cache.cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
+from typing import Protocol
 
 import msgspec
 
@@ -25,35 +26,44 @@ _MAX_TEMPLATES = 50_000
 _MAX_BYTES = 16 * 2**20
 
 
-class TemplateTable:
-    """One template for each kind of pod; sign: what plugins read of a pod's metadata, None: nothing."""
+class Signer(Protocol):
+    """What one profile's plugins read of metadata; core.framework.signing has the one implementation."""
 
-    def __init__(self, table: ResourceTable, index: PodIndex, sign: Callable[[Pod], Hashable] | None) -> None:
+    def sign(self, pod: Pod) -> Hashable:
+        """Returns the part of the pod's metadata that plugins read."""
+        ...
+
+
+Signers = Mapping[str, Signer]
+"""By the name of the scheduler."""
+
+
+class TemplateTable:
+    """One template for each kind of pod. signers: None: no plugin reads metadata."""
+
+    def __init__(self, table: ResourceTable, index: PodIndex, signers: Signers | None) -> None:
         self._table = table
         self._index = index
-        self._sign = sign
+        self._signers = signers
         self._by_key: dict[Hashable, PodTemplate] = {}
         self._n_bytes = 0
         self._latest: tuple[tuple[object, ...], PodTemplate, Hashable] | None = None
         """The last looked-up pod's signature, template and signed part: the next pod is often like it."""
         self._serial = 0
-        self._learn: Callable[[PodTemplate], None] | None = None
+        self.unresolved: PodTemplate | None = None
+        """The last new template, if it requests a resource without a column."""
         self._n_signatures = 0
-
-    def learn_by(self, learn: Callable[[PodTemplate], None]) -> None:
-        """Passes each new template that requests a resource without a column to `learn`."""
-        self._learn = learn
 
     @property
     def all(self) -> Collection[PodTemplate]:
         """Templates that a new pod may come to share."""
         return self._by_key.values()
 
-    def sign_by(self, sign: Callable[[Pod], Hashable] | None) -> bool:
-        """Sets the signature to use from now on; False if nothing was or is signed."""
-        if sign is None and self._sign is None:
+    def sign_by(self, signers: Signers | None) -> bool:
+        """Sets the signers to use from now on; False if nothing was or is signed."""
+        if signers is None and self._signers is None:
             return False
-        self._sign = sign
+        self._signers = signers
         self._n_signatures += 1
         self._by_key.clear()
         self._n_bytes = 0
@@ -82,7 +92,8 @@ class TemplateTable:
         if spec.affinity is not None or spec.topology_spread_constraints:
             self._index.selected.name(pod.metadata.uid, keys_named(pod))
         labels = self._index.project(pod.metadata.labels)
-        signed = self._sign(pod) if self._sign is not None else None
+        signer = None if self._signers is None else self._signers.get(spec.scheduler_name)
+        signed = None if signer is None else signer.sign(pod)
         looks = signature(pod, labels)
         latest = self._latest
         if latest is not None and latest[2] == signed and latest[0] == looks:
@@ -113,6 +124,6 @@ class TemplateTable:
             template = self._by_key[key] = PodTemplate(pod, self._table, self._serial, labels)
             if isinstance(signed, Unsigned):
                 template.problem = signed.problem
-            if template.missing and self._learn is not None:
-                self._learn(template)
+            if template.missing:
+                self.unresolved = template
         return template

@@ -8,11 +8,12 @@ core.cache.cache; no decisions here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from gangsched.core.cache.node_table import NodeTable
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.group import PodInfo
 from gangsched.model.load import ReportedUsage
@@ -60,12 +61,12 @@ class UsageTracker(Protocol):
 class UsageTrackers:
     """All trackers of all profiles. With none it is false, and is not called for pods and nodes."""
 
-    __slots__ = ("_note", "_trackers", "now_s")
+    __slots__ = ("_nodes", "_trackers", "now_s")
 
-    def __init__(self, note: Callable[[int], None]) -> None:
-        """note: called with each row whose results may have changed."""
+    def __init__(self, nodes: NodeTable) -> None:
+        """nodes: journals each row whose results may have changed."""
         self._trackers: tuple[UsageTracker, ...] = ()
-        self._note = note
+        self._nodes = nodes
         self.now_s = 0.0
 
     def __bool__(self) -> bool:
@@ -87,7 +88,7 @@ class UsageTrackers:
 
     def _merged(self, row: int, news: Sequence[UsageNews], *, is_same: bool = False) -> tuple[bool, str]:
         if not is_same:
-            self._note(row)
+            self._nodes.note(row)
         problems = dict.fromkeys(one.problem for one in news if one.problem)
         return any(one.is_news for one in news), "; ".join(problems)
 
@@ -108,7 +109,7 @@ class UsageTrackers:
         self.now_s = now_s
         for one in self._trackers:
             for row in one.advance(now_s):
-                self._note(row)
+                self._nodes.note(row)
 
 
 class MeasuredUsage:

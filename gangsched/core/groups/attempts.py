@@ -25,6 +25,7 @@ from gangsched.core.groups.failed_searches import FailedSearches
 from gangsched.core.groups.forecasts import Forecasts
 from gangsched.core.groups.making_room import MakingRoom
 from gangsched.core.groups.nomination import Nominations, room_taken
+from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.permits import Permits
 from gangsched.core.kept.claim_reports import latest_end
 from gangsched.core.kept.kept import Kept
@@ -65,19 +66,20 @@ class Attempts:
         reporter: Reporter,
         binder: Binder,
         permits: Permits,
+        owners: Owners,
         pick: Callable[[int], int] = first_of,
     ) -> None:
         self._shared = shared
         self._reporter = reporter
         self._binder = binder
         self._permits = permits
+        self._owners = owners
         self.nominations = Nominations(shared, reporter)
         self.admission = GroupAdmission(shared)
         self._units = Units(shared, self.admission, pick)
         self.kept = Kept(shared, reporter, self._units)
         self._ends = EndsTold()
-        self.forecasts = Forecasts(shared, reporter)
-        self.former_sentences: Callable[[Group], list[str]] = lambda group: []
+        self.forecasts = Forecasts(shared, reporter, owners)
         self.searches = FailedSearches(shared)
         self._room = MakingRoom(
             shared,
@@ -237,7 +239,7 @@ class Attempts:
             holding = self._shared.queue.waiting
             told = lack_sentences(answer.shortage, answer.group, holding)
             kept = self.kept.describe(unit, answer.shortage)
-            former = self.former_sentences(answer.group)
+            former = self._owners.former_sentences(answer.group)
             message = " ".join((message, *told, *kept, *former, *self._describe_ends(answer.shortage)))
         self._reject(unit, f"{claimed} {message}" if claimed else message, answer)
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import msgspec
 
+from gangsched.core.groups.owners import Owners
 from gangsched.core.kept.claim_reports import time_text
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
@@ -24,7 +25,6 @@ from gangsched.core.types.group import Group
 from gangsched.core.types.states import IN_LINE
 from gangsched.model.effects import START_PROMISED
 from gangsched.model.events import StartsEstimated
-from gangsched.model.owners import Owner
 from gangsched.model.pod_group import CORE, GroupKey
 from gangsched.model.printable import clean
 from gangsched.model.walltime import LATEST_S
@@ -62,12 +62,11 @@ class _Forecast(msgspec.Struct, eq=False):
 class Forecasts:
     """Estimates for groups in line, and statistics of how good past estimates were."""
 
-    def __init__(self, shared: SharedState, reporter: Reporter) -> None:
+    def __init__(self, shared: SharedState, reporter: Reporter, owners: Owners) -> None:
         self._shared = shared
         self._reporter = reporter
+        self._owners = owners
         self._known: dict[GroupKey, _Forecast] = {}
-        self.owner_of: Callable[[GroupKey], Owner | None] = lambda key: None
-        """The controller's object that the group is inferred from."""
         self.ratios = [0] * (len(RATIOS) + 1)
         """Histogram of starts by (wait after the first estimate) / (wait that it predicted)."""
         self.total_ratio = 0.0
@@ -188,7 +187,7 @@ class Forecasts:
 
     def _warn(self, one: _Forecast, at_s: float) -> None:
         """Warns once if, by the estimate, waiting leaves less than half of its controller's deadline."""
-        owner, ahead_s = self.owner_of(one.group.key), self._shared.wall_ahead_s
+        owner, ahead_s = self._owners.owner(one.group.key), self._shared.wall_ahead_s
         if one.is_warned or owner is None or owner.deadline_s is None or ahead_s is None:
             return
         left_s = owner.began_at + owner.deadline_s - (at_s + ahead_s)

@@ -7,7 +7,6 @@ eviction and the reservation of their room (core.groups.nomination).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from copy import copy
 from functools import partial
 
 import numpy as np
@@ -202,12 +201,8 @@ class MakingRoom:
         view = self._shared.queue_view
         if view is None:
             return None
-        before = copy(view)
-        before.going = {
-            uid for uid, by in self._shared.victims.items() if any(one is not waited for one in by)
-        }
-        before.promised = lambda: [i for i in view.promised() if i.group not in waited.unit]
-        return before
+        others = {uid for uid, by in self._shared.victims.items() if any(one is not waited for one in by)}
+        return view.without(waited.unit, others)
 
     def _rule(
         self, unit: Sequence[Group], demands: Sequence[Demand], view: QueueView | None

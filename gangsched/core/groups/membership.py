@@ -172,6 +172,11 @@ class Membership:
         elif self._shared.ends is not None:
             self._shared.end_edited(info)
 
+    def drop(self, group: Group) -> None:
+        """Drops a group whose last member is gone."""
+        self._owners.forget(group)
+        self._shared.drop_group(group)
+
     def let_go(self, info: PodInfo) -> None:
         """Drops a pod whose profile is removed. If it runs it keeps what it has, as another scheduler's."""
         if info.group is None or not runs_on(info, info.pod):

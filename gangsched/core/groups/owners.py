@@ -69,7 +69,6 @@ class Owners:
         self._owner_of: dict[GroupKey, OwnerName] = {}
         self._reported: dict[str, None] = {}
         """UIDs of owners reported as not one gang."""
-        shared.on_given_back.append(self._left)
 
     def all(self) -> list[Owner]:
         """Owners as last read."""
@@ -218,10 +217,8 @@ class Owners:
         how = _how(claim, None if owner is None or owner.start is Start.AT_ONCE else owner)
         return how and f"{claim.owner}: {how}"
 
-    def _left(self, group: Group) -> None:
+    def forget(self, group: Group) -> None:
         """Forgets what was recorded for a group that is gone."""
-        if group.members:
-            return
         named = self._owner_of.pop(group.key, None)
         if named is not None:
             keys = self._groups[named]

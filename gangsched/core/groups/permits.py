@@ -17,37 +17,19 @@ from collections.abc import Mapping
 from gangsched.core.framework.interface import SUCCESS, Code, Status
 from gangsched.core.framework.supports import SupportsMayBeOverruled, serves
 from gangsched.core.state.pending_hooks import PERMIT, HookCall, status_of
+from gangsched.core.state.permit_waits import PermitWait
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import Group, GroupState, MemberState
 from gangsched.model.events import GroupAllowed, HookAnswered
-from gangsched.model.pod_group import GroupKey
-
-
-class _Wait:
-    """What is known about one reserved group.
-
-    allowed: plugins that were overruled, "" for all; answers, open: async plugins' answers and open calls
-    about `members`; waits_for: plugin -> its reason, as of the group's last turn.
-    """
-
-    __slots__ = ("allowed", "answers", "members", "open", "waits_for")
-
-    def __init__(self) -> None:
-        self.allowed: set[str] = set()
-        self.members: frozenset[str] = frozenset()
-        self.answers: dict[str, Status] = {}
-        self.open: dict[str, HookCall] = {}
-        self.waits_for: dict[str, str] = {}
 
 
 class Permits:
-    """Calls Permit, and keeps the answers."""
+    """Calls Permit, and keeps the answers (core.state.permit_waits)."""
 
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared
-        self._waits: dict[GroupKey, _Wait] = {}
-        shared.on_given_back.append(self.forget)
+        self._waits = shared.permit_waits
 
     def ask(self, group: Group, siblings: Mapping[str, Group]) -> Status:
         """Asks Permit: the first "no" wins, else "wait" if any plugin says so. Raises: PluginError."""
@@ -83,7 +65,7 @@ class Permits:
                 return status
         if not waits:
             return SUCCESS
-        known = self._waits.setdefault(group.key, _Wait())
+        known = self._waits.setdefault(group.key, PermitWait())
         known.waits_for = {status.plugin: status.reason for status in waits}
         timeouts = [status.timeout_s for status in waits if status.timeout_s is not None]
         reason = "; ".join(status.reason for status in waits if status.reason)
@@ -91,7 +73,7 @@ class Permits:
 
     def _asked(self, group: Group, plugin: str) -> Status:
         """An async plugin's answer, or "wait" until it comes."""
-        wait = self._waits.setdefault(group.key, _Wait())
+        wait = self._waits.setdefault(group.key, PermitWait())
         members = frozenset(info.uid for info in group.in_state(MemberState.ASSUMED))
         if members != wait.members:
             self._shared.hooks.cancel(wait.open.values())
@@ -141,12 +123,10 @@ class Permits:
         return wait.waits_for if wait is not None else {}
 
     def forget(self, group: Group) -> None:
-        """Forgets earlier answers, as the group released its reservations or binds."""
-        wait = self._waits.pop(group.key, None)
-        if wait is not None:
-            self._shared.hooks.cancel(wait.open.values())
+        """Forgets earlier answers, as the group binds."""
+        self._shared.forget_permit(group)
 
-    def _overruled(self, group: Group, wait: _Wait) -> frozenset[str]:
+    def _overruled(self, group: Group, wait: PermitWait) -> frozenset[str]:
         permits = self._shared.profile_of(group).permits
         named = (plugin for plugin in permits if "" in wait.allowed or plugin.name in wait.allowed)
         return frozenset(plugin.name for plugin in named if may_be_overruled(plugin))

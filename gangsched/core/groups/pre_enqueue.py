@@ -1,9 +1,9 @@
 """PreEnqueue: which pods are kept out of the queue, why, and when their plugins are asked again.
 
-Here: the answers of plugins that are called at the edge, the pods that plugins keep out, and when to ask
-again. Not here: the pods' states (core.groups.membership, which calls `lets_in` and is called back), the
-calls at the edge (extension.runner). A profile whose only such plugin is SchedulingGates skips all of this:
-that plugin reads the pod alone, and the API server marks its pods itself.
+Here: the answers of plugins that are called at the edge, and when to ask again. Not here: the pods that
+plugins keep out (core.state.enqueue_waits), the pods' states (core.groups.membership, which calls `lets_in`
+and is called back), the calls at the edge (extension.runner). A profile whose only such plugin is
+SchedulingGates skips all of this: that plugin reads the pod alone, and the API server marks its pods itself.
 
     plugin         answers                is asked again
     ─────────────  ─────────────────────  ──────────────────────────────────────────────────────────────
@@ -15,7 +15,7 @@ that plugin reads the pod alone, and the API server marks its pods itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from itertools import islice
 
 from gangsched.core.framework.interface import (
@@ -25,7 +25,7 @@ from gangsched.core.framework.interface import (
     PreEnqueuePlugin,
     Status,
 )
-from gangsched.core.framework.plugin_calls import PluginError, blamed
+from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Profile
 from gangsched.core.framework.supports import serves
 from gangsched.core.groups.pod_versions import is_edited
@@ -33,7 +33,6 @@ from gangsched.core.state.pending_hooks import PRE_ENQUEUE, HookCall
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
-from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import NEVER_S, PodInfo
 from gangsched.model.events import HookAnswered
 from gangsched.model.objects import Pod
@@ -43,7 +42,6 @@ MAX_ASKED = 32
 """Limit on a plugin's concurrent calls at the edge; its other pods wait for these."""
 MAX_A_TURN = 256
 """Limit on pods asked about again in one turn: a change may cure ten thousand."""
-_MAX_PAIRS = 20_000
 _SHORTEST_S, _LONGEST_S = 0.1, 3600.0
 
 
@@ -71,10 +69,7 @@ class PreEnqueue:
         self._to_ask: dict[str, dict[str, None]] = {}
         """Plugin -> UIDs of the pods to ask it about, in order."""
         self._n_open: dict[str, int] = {}
-        self._out: dict[str, dict[str, None]] = {}
-        """Plugin -> UIDs of the pods that it keeps out, if it names changes that may cure them."""
-        self._again: dict[str, None] = {}
-        shared.on_changes = self._note_cured
+        self._waits = shared.enqueue_waits
 
     # -- one pod ---------------------------------------------------------------------------------------
 
@@ -114,9 +109,9 @@ class PreEnqueue:
 
     def forget(self, info: PodInfo) -> None:
         """Forgets a pod that is gone, or has a node."""
-        if not self._asked and not self._out:
+        if not self._asked and not self._waits.by_plugin:
             return
-        for kept_out in self._out.values():
+        for kept_out in self._waits.by_plugin.values():
             kept_out.pop(info.uid, None)
         asked = self._asked.pop(info.uid, None)
         if asked is not None:
@@ -128,7 +123,8 @@ class PreEnqueue:
         """Forgets every answer, as the configuration was read again."""
         for asked in self._asked.values():
             self._cancel(asked)
-        self._asked, self._to_ask, self._out, self._again = {}, {}, {}, {}
+        self._asked, self._to_ask = {}, {}
+        self._waits.clear()
 
     def _cancel(self, asked: _Asked) -> None:
         for plugin in asked.open:
@@ -136,7 +132,7 @@ class PreEnqueue:
         self._shared.hooks.cancel(asked.open.values())
 
     def _let_in(self, info: PodInfo, raised: int) -> None:
-        for kept_out in self._out.values():
+        for kept_out in self._waits.by_plugin.values():
             kept_out.pop(info.uid, None)
         if info.raised == raised:
             return
@@ -150,13 +146,13 @@ class PreEnqueue:
 
     def _keep_out(self, info: PodInfo, pod: Pod, plugin: PreEnqueuePlugin, status: Status) -> None:
         name = plugin.name
-        for other, kept_out in self._out.items():
+        for other, kept_out in self._waits.by_plugin.items():
             if other != name:
                 kept_out.pop(info.uid, None)
         if serves(plugin, CuringPlugin):
-            self._out.setdefault(name, {})[info.uid] = None
+            self._waits.by_plugin.setdefault(name, {})[info.uid] = None
         if not self._shared.decides:
-            self._again[info.uid] = None  # not all nodes are known, and nothing may be written yet
+            self._waits.again[info.uid] = None  # not all nodes are known, and nothing may be written yet
         elif status.reason and not pod.spec.scheduling_gates:
             self._reporter.kept_out(info, f"{name}: {status.reason}")
 
@@ -210,8 +206,9 @@ class PreEnqueue:
 
     def ask_again(self) -> None:
         """Asks again about pods that a change may have cured, and sends the calls to the edge."""
-        for uid in tuple(islice(self._again, MAX_A_TURN)) if self._again else ():
-            del self._again[uid]
+        again = self._waits.again
+        for uid in tuple(islice(again, MAX_A_TURN)) if again else ():
+            del again[uid]
             asked = self._asked.get(uid)
             if asked is not None:
                 asked.answers = {
@@ -227,7 +224,7 @@ class PreEnqueue:
 
     def asks_again_s(self) -> float:
         """When `ask_again` has something to do: now, or never."""
-        return self._shared.now_s if self._again else NEVER_S
+        return self._shared.now_s if self._waits.again else NEVER_S
 
     def _ask(self, plugin: str, uid: str) -> None:
         asked, info = self._asked.get(uid), self._shared.cache.pods.get(uid)
@@ -236,31 +233,6 @@ class PreEnqueue:
         asked.pod = info.pod
         asked.open[plugin] = self._shared.hooks.ask(PRE_ENQUEUE, (plugin,), info.group, info)
         self._n_open[plugin] = self._n_open.get(plugin, 0) + 1
-
-    def _note_cured(self, changes: Sequence[ClusterChange]) -> None:
-        """Notes the pods that the changes may cure."""
-        for name, uids in self._out.items():
-            if not uids:
-                continue
-            for profile in self._shared.profiles.values():
-                plugin = profile.plugin(name)
-                if plugin is None or not serves(plugin, CuringPlugin):
-                    continue
-                matching = [change for change in changes if change.what & plugin.cured_by]
-                is_many = len(matching) * len(uids) > _MAX_PAIRS
-                for uid in uids if matching else ():
-                    if uid not in self._again and (is_many or self._cures(plugin, matching, uid)):
-                        self._again[uid] = None
-
-    def _cures(self, plugin: CuringPlugin, matching: Iterable[ClusterChange], uid: str) -> bool:
-        info = self._shared.cache.pods.get(uid)
-        if info is None:
-            return False
-        try:
-            return any(plugin.cures(one, info.template, self._shared.cache.view) for one in matching)
-        except Exception as error:
-            self._shared.hooks.blame(blamed(plugin.name, "EventsToRegister", error), info.group, info.pod)
-            return True
 
 
 def _wait_s(status: Status) -> float:

@@ -72,6 +72,7 @@ class Reconciler:
         if not group.members:
             self._binder.pre_bind.go_on_or_stop(group)  # what is prepared for it is no longer needed
             self._attempts.nominations.drop(group)
+            self._owners.forget(group)
             self._shared.drop_group(group)
             return
         self._leaving.let_leave(group)

@@ -152,7 +152,7 @@ class KeptInLimits:
     def announce(self) -> None:
         """At the end of a turn: announces what is no longer kept, so that groups kept out are tried again."""
         if self._shared.queue_view is not None:  # a reload replaces it
-            self._shared.queue_view.kept_in_limits = self.kept_ahead_of
+            self._shared.queue_view.limits = self
         claims = self._shared.queue.claims
         if not self._claims and (claims is None or not claims.by_key) and not self._known and not self._held:
             return
@@ -184,7 +184,7 @@ class KeptInLimits:
         for queue, first in self._first.items():
             waiting = [one.group for one in first if self._is_kept_out(one)]
             if waiting and bypasses is not None:
-                place = bypasses.lane_place(min(waiting, key=self._place)), queue
+                place = bypasses.order.lane_place(min(waiting, key=self._place)), queue
                 ahead = {
                     other: some
                     for other, some in by_queue.items()
@@ -200,7 +200,7 @@ class KeptInLimits:
         bypasses = self._shared.queue.bypasses
         assert bypasses is not None
         leading = min(found, key=lambda one: self._place(one.group)).group
-        return (bypasses.lane_place(leading), queue) < place
+        return (bypasses.order.lane_place(leading), queue) < place
 
     def _given_up_by_claims(self) -> Iterator[str]:
         """Resources that a claim no longer keeps within limits, or keeps only for a later start."""
@@ -229,7 +229,7 @@ class KeptInLimits:
             found = [one for one in found if self._is_free_below(view, one, above)]
             if not found:
                 continue
-            place = place or (bypasses.lane_place(group), queue)
+            place = place or (bypasses.order.lane_place(group), queue)
             if self._leads(other, found, place):
                 for one in found:
                     yield one, {name: some for name, some in one.needs.items() if name in above}

@@ -33,10 +33,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.cache.namespace_usage import QueueView
+from gangsched.core.cache.queue_tree import QueueTree
 from gangsched.core.queueing.ends import Ends
 from gangsched.core.types.group import BOUND, Group
 from gangsched.model.pod_group import GroupKey
@@ -49,30 +51,43 @@ _REORDERED = 2
 _COUNT_AGAIN_S = 1.0
 
 
+class Order(Protocol):
+    """The order of the line; core.state.queue_order has the one implementation."""
+
+    def passing(self, group: Group) -> tuple[str, tuple[Any, ...], bool]:
+        """Returns a group's lane, its key there (starts with a larger key in the lane bypass it), and whether
+        the lane is not in order of arrival."""
+        ...
+
+    def lane_place(self, group: Group) -> tuple[Any, ...]:
+        """Returns the present place of the group's lane with the group as its first (starts in lanes with a
+        larger place bypass it)."""
+        ...
+
+
 class Bounds:
     """Computes each group's bound, and remembers how many groups run.
 
-    bound_of: the bound of the group's queue; None: the settings' bound applies. is_reordered: whether groups
-    are not tried in order of arrival where it waits.
+    tree: the queues, each perhaps with a bound of its own; None: none are configured.
     """
 
     def __init__(
         self,
         settings: QueueingSettings,
         groups: Mapping[GroupKey, Group],
-        bound_of: Callable[[Group], int | str | None],
-        is_reordered: Callable[[Group], bool],
+        order: Order,
+        tree: QueueTree | None,
     ) -> None:
         self.settings = settings
+        self.order, self.tree = order, tree
         self._groups = groups
-        self._bound_of = bound_of
-        self._is_reordered = is_reordered
         self._running: tuple[float, int] | None = None
         """(when the running groups were counted, how many there were); None: not since `configure`."""
 
-    def configure(self, settings: QueueingSettings) -> None:
+    def configure(self, settings: QueueingSettings, order: Order, tree: QueueTree | None) -> None:
         """Applies new settings."""
         self.settings, self._running = settings, None
+        self.order, self.tree = order, tree
 
     def protects(self, group: Group) -> bool:
         """Whether passes of the group are counted."""
@@ -80,7 +95,9 @@ class Bounds:
 
     def stated(self, group: Group) -> int | None:
         """The number stated for the group; None: `auto`."""
-        own = self._bound_of(group) or self.settings.bound
+        first = None if self.tree is None else group.first()
+        of_queue = None if self.tree is None or first is None else self.tree.bound(first.pod)
+        own = of_queue or self.settings.bound
         return own if isinstance(own, int) else None
 
     def first(self, group: Group, now_s: float) -> int:
@@ -91,7 +108,8 @@ class Bounds:
         if self._running is None or now_s - self._running[0] >= _COUNT_AGAIN_S:
             self._running = (now_s, sum(group.counts[BOUND] > 0 for group in self._groups.values()))
         bound = max(_LEAST, _PER_RUNNING * self._running[1])
-        return bound * _REORDERED if self._is_reordered(group) else bound
+        _, _, is_reordered = self.order.passing(group)
+        return bound * _REORDERED if is_reordered else bound
 
     def after(self, before: int, group: Group, now_s: float) -> int:
         """The bound of a group after its queue or the settings have changed: the number stated now, or at
@@ -111,8 +129,9 @@ _UNTIL_CLAIM = 0.7
 class ArrivalWaits:
     """Records the work that waits in each queue, and the waits that it would cause in order of arrival."""
 
-    def __init__(self, view: Callable[[], QueueView | None], ends: Ends) -> None:
-        self._view = view
+    def __init__(self, view: QueueView | None, ends: Ends) -> None:
+        self.view = view
+        """By the present configuration."""
         self._ends = ends
         self._seen: QueueView | None = None
         """As of the last look; each configuration has its own."""
@@ -133,7 +152,7 @@ class ArrivalWaits:
     def _join(self, group: Group, queue: str, now_s: float) -> None:
         self._follow(now_s)
         self.leave(group.key)
-        view = self._view()
+        view = self.view
         book = None if view is None else view.queues
         if view is None or book is None or queue not in book.tree.queues:
             return
@@ -162,7 +181,7 @@ class ArrivalWaits:
 
     def _follow(self, now_s: float) -> None:
         """Moves waiting groups to their queues under a new configuration, which may rename queues."""
-        view = self._view()
+        view = self.view
         if view is self._seen:
             return
         self._seen = view

@@ -29,18 +29,20 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from gangsched.config.queueing import BUDGET, SHADOW, QueueingSettings
+from gangsched.core.cache.namespace_usage import QueueView
+from gangsched.core.cache.queue_tree import QueueTree
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.plan import Plan
 from gangsched.core.framework.profile import Demand
 from gangsched.core.framework.status import Code
-from gangsched.core.queueing.bounds import ArrivalWaits, Bounds
+from gangsched.core.queueing.bounds import ArrivalWaits, Bounds, Order
 from gangsched.core.queueing.needs import Needs, OpenRows, fits_empty, refused_for, taken
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.group import Group, GroupState
@@ -66,27 +68,20 @@ class Bypasses:
         self,
         settings: QueueingSettings,
         groups: Mapping[GroupKey, Group],
-        passing: Callable[[Group], tuple[str, Rank, bool]],
-        bound_of: Callable[[Group], int | str | None] = lambda group: None,
+        order: Order,
+        tree: QueueTree | None = None,
         waits: ArrivalWaits | None = None,
-        lane_place: Callable[[Group], Rank] = lambda group: (),
     ) -> None:
-        """passing: a group's lane, its key there (starts with a larger key in the lane bypass it), and
-        whether the lane is not in order of arrival. bound_of: the bound of the group's queue; None: the
-        settings' bound applies. waits: used for shortest-first lanes; None: there are none. lane_place: the
-        present place of the group's lane with the group as its first (starts in lanes with a larger place
-        bypass it)."""
+        """tree: as in Bounds. waits: used for shortest-first lanes; None: there are none."""
         self._claimed: Collection[GroupKey] = ()
-        self.bounds = Bounds(settings, groups, bound_of, lambda group: passing(group)[2])
-        self._passing = passing
+        self.bounds = Bounds(settings, groups, order, tree)
         self._waits = waits
-        self.lane_place = lane_place
         self._early: Group | None = None
         self._records: dict[GroupKey, Record] = {}
         self._classes: dict[tuple[object, ...], WaitingClass] = {}
         self._moved: dict[GroupKey, Record] = {}
         """Groups whose state or place has changed since the last `_settle`."""
-        self._rows = OpenRows(lambda: {one for klass in self._classes.values() for one in klass.needs})
+        self._rows = OpenRows(self._classes)
         self._now_s = -math.inf
         """The time of the last turn that was reported."""
         self.at_start = [0] * (len(BUCKETS) + 1)
@@ -97,9 +92,23 @@ class Bypasses:
         self.n_claimed = 0
         """How many groups have reached the point where a claim is made, or would be."""
 
-    def configure(self, settings: QueueingSettings, now_s: float) -> None:
+    @property
+    def order(self) -> Order:
+        """The order of the line, by the present configuration."""
+        return self.bounds.order
+
+    def configure(
+        self,
+        settings: QueueingSettings,
+        order: Order,
+        tree: QueueTree | None,
+        view: QueueView | None,
+        now_s: float,
+    ) -> None:
         """Applies new settings, also to groups that wait already: the bound and maybe the order change."""
-        self.bounds.configure(settings)
+        if self._waits is not None:
+            self._waits.view = view
+        self.bounds.configure(settings, order, tree)
         self._now_s = now_s
         for record in self._records.values():
             self._leave(record)
@@ -168,7 +177,7 @@ class Bypasses:
                     self._leave(record)
                 record = self._records[group.key] = Record(group, self.bounds.first(group, now_s))
             if self._waits is not None:
-                lane, _, is_reordered = self._passing(group)
+                lane, _, is_reordered = self.order.passing(group)
                 self._waits.refused(group, lane, now_s, is_reordered=is_reordered)
             yields_until_s = -math.inf if now_s >= record.yields_until_s else record.yields_until_s
             needs: Needs = {}
@@ -300,9 +309,9 @@ class Bypasses:
             if klass.lane == lane or by.has_started:
                 n_before = len(klass.ranks) if by.has_started else klass.n_before(rank)
             else:
-                place = place or (self.lane_place(by), lane)
+                place = place or (self.order.lane_place(by), lane)
                 first = klass.members[0].group
-                n_before = len(klass.ranks) if (self.lane_place(first), klass.lane) < place else 0
+                n_before = len(klass.ranks) if (self.order.lane_place(first), klass.lane) < place else 0
             hits.append((klass, n_before))
         return hits
 
@@ -328,7 +337,7 @@ class Bypasses:
             return None
         if not any(first.klass is klass and n_before for klass, n_before in hits):
             return None
-        if self._passing(first.group)[2]:
+        if self.order.passing(first.group)[2]:
             waited_s = now_s - first.group.first_complete_s
             if self._waits is not None and not self._waits.is_over(first.lane, waited_s, now_s):
                 return None
@@ -347,13 +356,13 @@ class Bypasses:
         passes += 1
 
     def _place_of(self, group: Group) -> tuple[str, Rank]:
-        lane, key, _ = self._passing(group)
+        lane, key, _ = self.order.passing(group)
         return lane, (key, group.key)
 
     def _in_line(self, record: Record) -> Rank:
         """The group's present place among all groups."""
         lane, rank = self._place_of(record.group)
-        return self.lane_place(record.group), lane, rank
+        return self.order.lane_place(record.group), lane, rank
 
     def _is_eligible(self, record: Record) -> bool:
         group = record.group

@@ -20,16 +20,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from gangsched.config.queueing import BUDGET, QueueingSettings
 from gangsched.core.cache.cache import Cache
-from gangsched.core.queueing.ends import End
+from gangsched.core.queueing.ends import EndsNow
 from gangsched.core.queueing.idle import IdleBudget, TooIdle, idle_now
 from gangsched.core.types.claim import Blocker, StartClaim
+from gangsched.core.types.clock import Clock
 from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import PENDING, Group, GroupState, PodInfo
 from gangsched.core.types.needed import completes
@@ -62,12 +63,11 @@ _ENDS = (*_STARTS, GroupState.UNWINDING, GroupState.DELETED)
 class Claims:
     """All current claims, and statistics of how promises ended."""
 
-    def __init__(self, cache: Cache, clock: Callable[[], float], end_of: Callable[[PodInfo], End]) -> None:
-        """end_of: when a pod on a node is expected to end."""
+    def __init__(self, cache: Cache, clock: Clock, ends: EndsNow) -> None:
         self._cache = cache
         self._clock = clock
-        self._end_of = end_of
-        self._kept_now = KeptNow(cache, end_of)
+        self._ends = ends
+        self._kept_now = KeptNow(cache, ends)
         self._n_made = 0
         self.revision = 0
         """Changes with every claim that comes, moves or goes."""
@@ -146,7 +146,7 @@ class Claims:
                 found.append(claim)
                 there = (one for one in claim.blockers if one.uid in edited)
                 claim.has_new_end = claim.has_new_end or any(
-                    self._end_of(edited[one.uid]).at_s != one.end_s for one in there
+                    self._ends.end(edited[one.uid]).at_s != one.end_s for one in there
                 )
         return found
 
@@ -200,12 +200,12 @@ class Claims:
 
     def kept_now(self, claims: Sequence[StartClaim]) -> list[Nominated]:
         """The room, now free, that these claims keep from other units now (core.queueing.claims)."""
-        return self._kept_now.kept(claims, self._clock())
+        return self._kept_now.kept(claims, self._clock.now_s)
 
     def end_s(self, claim: StartClaim, now_s: float | None = None) -> float:
         """When its groups end if they start as soon as they can; a late claim ends late. now_s: the time, if
         that of the last turn is too old."""
-        return claim.end_s + max((self._clock() if now_s is None else now_s) - claim.start_s, 0.0)
+        return claim.end_s + max((self._clock.now_s if now_s is None else now_s) - claim.start_s, 0.0)
 
     def ahead_of(
         self, unit: Sequence[Group], among: Sequence[StartClaim] | None = None, *, to_all: bool = False
@@ -319,7 +319,7 @@ class Claims:
     def _started(self, claim: StartClaim) -> None:
         if claim.promised_s is None:
             return
-        late_s = max(self._clock() - claim.promised_s, 0.0)
+        late_s = max(self._clock.now_s - claim.promised_s, 0.0)
         self.promises[KEPT if late_s <= KEPT_WITHIN_S else claim.because or "claims"] += 1
         self.errors[sum(late_s > limit_s for limit_s in ERRORS_S)] += 1
         self.total_error_s += late_s
@@ -361,9 +361,9 @@ class _Node(NamedTuple):
 class KeptNow:
     """Remembers for each node when its pods end."""
 
-    def __init__(self, cache: Cache, end_of: Callable[[PodInfo], End]) -> None:
+    def __init__(self, cache: Cache, ends: EndsNow) -> None:
         self._cache = cache
-        self._end_of = end_of
+        self._ends = ends
         self._mark = -1
         self._nodes: dict[str, _Node] = {}
         self._n_reduced = 0
@@ -422,7 +422,7 @@ class KeptNow:
         if known is None or known.until_s <= now_s:
             endings = []
             for info in self._cache.by_node.get(name, {}).values():
-                end = self._end_of(info)
+                end = self._ends.end(info)
                 if info.row >= 0 and (end.is_stated or end.is_over):
                     holds = dict(zip(info.template.columns, info.template.amounts, strict=True))
                     endings.append(_Ending(end.at_s, holds))

@@ -11,12 +11,13 @@ them. Called by core.kept.claim_plans and core.groups.walltime_evictions.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 import msgspec
 
 from gangsched.core.queueing.walltimes import Walltimes
+from gangsched.core.types.clock import Clock
 from gangsched.core.types.group import BOUND, Group, PodInfo
 from gangsched.core.types.placement import Placement
 from gangsched.model.objects import Pod
@@ -62,6 +63,27 @@ class _Known(msgspec.Struct, gc=False):
     n_changes: int
     stated_s: float | None
     end: End
+
+
+# No claim waits for a pod that did not go when it was evicted.
+_STUCK = End(math.inf)
+
+
+class EndsNow:
+    """When pods on nodes are expected to end, as of the present turn."""
+
+    def __init__(self, ends: Ends, stuck: Collection[str], clock: Clock, wall_ahead_s: float | None) -> None:
+        """stuck: UIDs of victims that had not gone by their deadline."""
+        self._ends = ends
+        self._stuck = stuck
+        self._clock = clock
+        self._wall_ahead_s = wall_ahead_s
+
+    def end(self, info: PodInfo) -> End:
+        """Returns the pod's end; infinity for one that is stuck."""
+        if info.uid in self._stuck:
+            return _STUCK
+        return self._ends.end(info, self._clock.now_s, self._wall_ahead_s)
 
 
 class Ends:

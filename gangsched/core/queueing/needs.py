@@ -5,7 +5,8 @@ Called by core.queueing.bypasses, core.kept.claiming and core.estimates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -69,12 +70,18 @@ Needs = dict[int, frozenset[int]]
 """template serial -> the resource columns that it was refused for."""
 
 
+class Asking(Protocol):
+    """Groups that wait, as one (core.queueing.bypasses)."""
+
+    needs: Needs
+
+
 class OpenRows:
     """Open rows by template serial; recomputed when nodes change."""
 
-    def __init__(self, used: Callable[[], Collection[int]]) -> None:
-        """used: the serials that are still needed."""
-        self._used = used
+    def __init__(self, asked_for: Mapping[Any, Asking]) -> None:
+        """asked_for: what all groups that wait need; other templates are forgotten."""
+        self._asked_for = asked_for
         self._rows: dict[int, int] = {}
         self._asked: dict[int, tuple[Demand, PodTemplate]] = {}
         """What to recompute the rows from. The demand has no members, so it keeps no pods in memory."""
@@ -113,6 +120,6 @@ class OpenRows:
         return mask
 
     def _forget(self) -> None:
-        used = self._used()
+        used = {serial for one in self._asked_for.values() for serial in one.needs}
         self._rows = {serial: rows for serial, rows in self._rows.items() if serial in used}
         self._asked = {serial: one for serial, one in self._asked.items() if serial in used}

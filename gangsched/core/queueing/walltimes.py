@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec.structs import replace
 
 from gangsched.config.queueing import QueueingSettings
+from gangsched.core.cache.queue_tree import QueueTree
 from gangsched.core.types.group import LEAVING, Group, PodInfo
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey, PodGroup
@@ -58,12 +59,10 @@ class _Run(msgspec.Struct):
 class Walltimes:
     """Knows how long groups run, and learns from ended groups."""
 
-    def __init__(
-        self, settings: QueueingSettings, by_queue: Callable[[Pod], float | None] = lambda pod: None
-    ) -> None:
-        """by_queue: the default of the pod's queue, which takes precedence over its profile's."""
+    def __init__(self, settings: QueueingSettings) -> None:
         self._settings = settings
-        self._by_queue = by_queue
+        self.tree: QueueTree | None = None
+        """The queues, whose defaults take precedence over their profiles'; None: none are configured."""
         self._runs: dict[_Kind, list[_Run]] = {}
         """The last two runs of each kind, the most recently updated kind last."""
         self._fresh: deque[tuple[Group, PodInfo]] = deque(maxlen=_MAX_FRESH)
@@ -166,7 +165,7 @@ class Walltimes:
         predicted_s = self._predicted_s(_kind_of(group, info))
         if predicted_s is not None:
             return Walltime(predicted_s, "predicted", "the last runs of its kind", own.problems)
-        default_s = self._by_queue(info.pod)
+        default_s = None if self.tree is None else self.tree.default_walltime_s(info.pod)
         if default_s is None:
             default_s = self._settings.default_walltime_s.get(group.scheduler_name)
         if default_s is not None:

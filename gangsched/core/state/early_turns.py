@@ -11,7 +11,7 @@ backoff. Called by core.state.queue. Not here: what a change cures (core.state.w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from heapq import merge
 from typing import Any, Protocol
 
@@ -45,8 +45,6 @@ _MAX_LEFT_OUT = 8
 # So many failures that the backoff is as long as it gets.
 _MANY = 31
 
-SortKey = Callable[[Group], tuple[Any, ...]]
-
 
 class Cures(Protocol):
     """Which groups some changes may cure; core.state.waking has the one implementation."""
@@ -65,22 +63,31 @@ class Cures(Protocol):
         ...
 
 
+class Line(Protocol):
+    """The line that turns are given in; core.state.queue has the one implementation."""
+
+    def key_of(self, group: Group) -> tuple[Any, ...]:
+        """Returns QueueSort's key."""
+        ...
+
+    def backoff_s(self, n_failures: int) -> float:
+        """Returns how long a group waits after so many failed attempts."""
+        ...
+
+    def activate(self, group: Group, cause: Cause) -> None:
+        """Puts a group in line."""
+        ...
+
+    def set_deadline(self, group: Group, deadline_s: float) -> None:
+        """Sets when the group's present state times out."""
+        ...
+
+
 class EarlyTurns:
     """Gives turns before their time."""
 
-    def __init__(
-        self,
-        *,
-        sort_key: SortKey,
-        backoff_s: Callable[[int], float],
-        activate: Callable[[Group, Cause], None],
-        set_deadline: Callable[[Group, float], None],
-    ) -> None:
-        """backoff_s: by the number of failed attempts."""
-        self._sort_key = sort_key
-        self._backoff_s = backoff_s
-        self._activate = activate
-        self._set_deadline = set_deadline
+    def __init__(self, line: Line) -> None:
+        self._line = line
         self._counted: list[Group] = []
         """The groups that were counted as taking the room, when it was last heard of."""
         self._left_out: list[Group] = []
@@ -116,7 +123,7 @@ class EarlyTurns:
                 self._try(group, now_s)
             elif has_claims and lanes is None and self._has_waited(group, now_s) and cures.may_cure(group):
                 group.backoff_until_s = now_s
-                self._activate(group, Cause.CURED)
+                self._line.activate(group, Cause.CURED)
             elif sums is Sums.LEFT_OUT and len(self._left_out) < _MAX_LEFT_OUT:
                 self._left_out.append(group)
         if any(_waits(group) for group in self._counted):
@@ -135,7 +142,7 @@ class EarlyTurns:
 
     def _has_waited(self, group: Group, now_s: float) -> bool:
         """Whether it has waited for a first backoff: beside claims it may fit where no sum shows it."""
-        return group.state is GroupState.BACKOFF and now_s >= group.tried_s + self._backoff_s(1)
+        return group.state is GroupState.BACKOFF and now_s >= group.tried_s + self._line.backoff_s(1)
 
     def _heads(self, waiting: BackingOff, n: int, lanes: Lanes | None) -> list[Group]:
         """Returns the first groups that wait for the end of a backoff, in order; with lanes n of each: the
@@ -162,7 +169,7 @@ class EarlyTurns:
         """Ends the backoff of the first groups of each lane that have waited for a moment and may be cured,
         whether or not the sums are enough for all of them: the lanes' keys decide between them."""
         part = min(max(waiting.n_lanes / _FEW_LANES, 1.0) * _LEAST_IN_LANES, 1.0)
-        least_s = self._backoff_s(1) * part
+        least_s = self._line.backoff_s(1) * part
 
         def is_due(group: Group) -> bool:
             may_go = group.state is GroupState.BACKOFF and now_s >= group.tried_s + least_s
@@ -170,36 +177,36 @@ class EarlyTurns:
 
         for group in waiting.take(is_due, n):
             group.backoff_until_s = now_s
-            self._activate(group, Cause.CURED)
+            self._line.activate(group, Cause.CURED)
 
     def _place(self, group: Group) -> tuple[Any, ...]:
-        return not group.is_completing, self._sort_key(group), group.key
+        return not group.is_completing, self._line.key_of(group), group.key
 
     def _try(self, group: Group, now_s: float) -> None:
         """Puts a group in line; after turns that were in vain, a little later."""
         from_s = group.tried_s
         if group.n_early:
-            pause_s = self._backoff_s(1) * _LEAST_PAUSE * 2.0 ** min(group.n_early - 1, _MANY)
-            from_s += min(pause_s, self._backoff_s(_MANY))
+            pause_s = self._line.backoff_s(1) * _LEAST_PAUSE * 2.0 ** min(group.n_early - 1, _MANY)
+            from_s += min(pause_s, self._line.backoff_s(_MANY))
         if now_s >= from_s:
             group.n_early += 1
             group.backoff_until_s = min(group.backoff_until_s, now_s)
-            self._activate(group, Cause.LOOK_AGAIN if group.state is GroupState.WAITING else Cause.CURED)
+            self._line.activate(group, Cause.LOOK_AGAIN if group.state is GroupState.WAITING else Cause.CURED)
         elif group.state is GroupState.WAITING:
             assert group.preemption is not None
             group.preemption.looks_at_s = from_s
-            self._set_deadline(group, min(group.deadline_s, from_s))
+            self._line.set_deadline(group, min(group.deadline_s, from_s))
         elif from_s < group.deadline_s:
             group.n_early += 1
             self._end_at(group, from_s)
 
     def _end_at(self, group: Group, when_s: float) -> None:
         group.backoff_until_s = when_s
-        self._set_deadline(group, when_s)
+        self._line.set_deadline(group, when_s)
 
     def is_whole_backoff(self, group: Group) -> bool:
         """Whether the group has waited, or waits, as long as its failures ask for."""
-        return group.backoff_until_s >= group.tried_s + self._backoff_s(max(group.failure, 1))
+        return group.backoff_until_s >= group.tried_s + self._line.backoff_s(max(group.failure, 1))
 
 
 def _least_important_last(group: Group) -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ begin anew. Called by core.binding.group_outcome, core.device_audit and core.gro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -37,9 +37,10 @@ class _Asked(msgspec.Struct):
 class Evictions:
     """What was asked for, by (UID, whether as a deletion)."""
 
-    def __init__(self, pods: Mapping[str, PodInfo], emit: Callable[[Effect], None]) -> None:
+    def __init__(self, pods: Mapping[str, PodInfo], effects: list[Effect]) -> None:
+        """effects: the turn's, to add to."""
         self._pods = pods
-        self._emit = emit
+        self._effects = effects
         self._asked: dict[tuple[str, bool], _Asked] = {}
         self._n_at_look = 0
 
@@ -58,9 +59,9 @@ class Evictions:
         asked.again_s = now_s + min(FIRST_PAUSE_S * 2.0 ** max(asked.n - _N_FIRST_PAUSES, 0), LONGEST_PAUSE_S)
         meta = info.pod.metadata
         if deletion is None:
-            self._emit(EvictPod(info.uid, meta.namespace, meta.name, cause_id))
+            self._effects.append(EvictPod(info.uid, meta.namespace, meta.name, cause_id))
         else:
-            self._emit(DeletePod(info.uid, meta.namespace, meta.name, deletion, cause_id))
+            self._effects.append(DeletePod(info.uid, meta.namespace, meta.name, deletion, cause_id))
 
     def again_s(self, infos: Iterable[PodInfo], now_s: float, pause_s: float = FIRST_PAUSE_S) -> float:
         """When to ask for the first of these again: not before pause_s have passed."""

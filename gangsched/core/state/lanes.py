@@ -8,13 +8,14 @@ are lazy: an entry that no longer holds is dropped when it surfaces.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
 from gangsched.core.cache.namespace_usage import NamespaceUsage, QueueView
 from gangsched.core.state.backing_off import BackingOff
 from gangsched.core.state.heap_order import in_order
+from gangsched.core.state.queue_order import QueueOrder
 from gangsched.core.types.group import NEVER_S, Group
 from gangsched.model.pod_group import GroupKey
 
@@ -53,21 +54,12 @@ class _Lane:
 class Lanes:
     """Groups in line, by lane."""
 
-    def __init__(
-        self,
-        view: QueueView,
-        usage: NamespaceUsage,
-        *,
-        lane_of: Callable[[Group], str],
-        lane_key: Callable[[Group], Key],
-        rekey_s: float,
-    ) -> None:
-        """`lane_key` reads the view; neither may raise."""
+    def __init__(self, view: QueueView, usage: NamespaceUsage, order: QueueOrder) -> None:
+        """view: read by the order for a lane's key."""
         self._view = view
         self._usage = usage
-        self._lane_of = lane_of
-        self._lane_key = lane_key
-        self._rekey_s = rekey_s
+        self._order = order
+        self._rekey_s = order.rekey_s
         self._lanes: dict[str, _Lane] = {}
         self._readers: dict[str, dict[str, None]] = {}
         """What is read -> the lanes whose keys have read it."""
@@ -87,15 +79,15 @@ class Lanes:
 
     def name_of(self, group: Group) -> str:
         """The group's lane."""
-        return self._lane_of(group)
+        return self._order.lane_or_last(group)
 
     def key_of(self, group: Group) -> Key:
         """The key that the group's lane would have now if the group were its first."""
-        return self._lane_key(group)
+        return self._order.lane_key_or_last(group)
 
     def push(self, group: Group, key: Key, token: int) -> None:
         """Puts the group in line, at the place of this key in its lane."""
-        name = self._lane_of(group)
+        name = self._order.lane_or_last(group)
         lane = self._lanes.get(name)
         if lane is None:
             lane = self._lanes[name] = _Lane(name)
@@ -177,7 +169,7 @@ class Lanes:
         view.reads.clear()
         view.reads_time = False
         self.n_keys += 1
-        key = self._lane_key(lane.keyed_for)
+        key = self._order.lane_key_or_last(lane.keyed_for)
         self._serial += 1
         lane.entry = self._serial
         lane.reads = frozenset(view.reads)

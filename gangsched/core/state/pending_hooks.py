@@ -9,7 +9,8 @@ found unbound and are planned again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from gangsched.core.framework.interface import Code, Status
 from gangsched.core.framework.plugin_calls import PluginError, blamed
@@ -52,11 +53,12 @@ class HookCall:
 
 
 class PendingHooks:
-    """Starts and tracks calls. `emit` takes effects, `count` counts by name."""
+    """Starts and tracks calls."""
 
-    def __init__(self, emit: Callable[[Effect], None], count: Callable[[str], None]) -> None:
-        self._emit = emit
-        self._count = count
+    def __init__(self, effects: list[Effect], counters: Counter[str]) -> None:
+        """effects, counters: the turn's and the scheduler's, to add to."""
+        self._effects = effects
+        self._counters = counters
         self._last_ticket = 0
         self.calls: dict[int, HookCall] = {}
         self.latest: HookCall | None = None
@@ -74,7 +76,7 @@ class PendingHooks:
         self._last_ticket += 1
         call = HookCall(self._last_ticket, point, group, info, plugins[0], plugins[1:])
         self.calls[call.ticket] = call
-        self._emit(
+        self._effects.append(
             RunHook(
                 ticket=call.ticket,
                 point=point,
@@ -102,7 +104,7 @@ class PendingHooks:
         """Cancels the calls that have not been answered."""
         tickets = tuple(call.ticket for call in calls if self.calls.pop(call.ticket, None) is not None)
         if tickets:
-            self._emit(CancelHooks(tickets))
+            self._effects.append(CancelHooks(tickets))
 
     def post_bind(self, info: PodInfo, profile: Profile) -> None:
         """Calls all PostBind plugins for a bound member; their answers change nothing."""
@@ -120,15 +122,15 @@ class PendingHooks:
 
     def blame(self, error: PluginError, group: Group | None = None, pod: Pod | None = None) -> None:
         """Reports a plugin's failure: counted by name, logged, and an event if a group suffers."""
-        self._count("plugin_errors")
-        self._count(f"plugin_errors/{error.plugin}/{error.point}")
+        self._counters["plugin_errors"] += 1
+        self._counters[f"plugin_errors/{error.plugin}/{error.point}"] += 1
         cause_id = group.cause_id if group is not None else ""
-        self._emit(BlamePlugin(error.plugin, error.point, error.problem, cause_id))
+        self._effects.append(BlamePlugin(error.plugin, error.point, error.problem, cause_id))
         info = group.first() if group is not None else None
         about = info.pod if pod is None and info is not None else pod
         if about is not None:
             meta = about.metadata
-            self._emit(
+            self._effects.append(
                 RecordEvent(
                     *("Pod", "v1", meta.namespace, meta.name, meta.uid),
                     *("Warning", "PluginFailed", error.point, str(error)[:_MAX_NOTE], cause_id),

@@ -10,18 +10,20 @@ unschedulable groups flushed after 5 minutes).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 from gangsched.core.framework.observer import Observer
 from gangsched.core.queueing.bypasses import Bypasses
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.state.backing_off import BackingOff
-from gangsched.core.state.early_turns import Cures, EarlyTurns, SortKey
+from gangsched.core.state.early_turns import Cures, EarlyTurns
 from gangsched.core.state.heap_order import in_order
 from gangsched.core.state.lanes import Lanes
+from gangsched.core.state.queue_order import QueueOrder
 from gangsched.core.state.timers import Timers
 from gangsched.core.state.transitions import Cause, move
+from gangsched.core.types.clock import Clock
 from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import NEVER_S, Group, GroupState, PodInfo
 from gangsched.core.types.states import ASKING, WAITING
@@ -53,8 +55,17 @@ _MAX_MISSED = 64
 # With lanes, the end of one backoff also ends those that are due within this part of a first backoff.
 _TOGETHER = 0.5
 
-CuredBy = Callable[[Sequence[ClusterChange]], Cures]
-LacksRoom = Callable[[Group], bool]
+
+class Wakes(Protocol):
+    """What may let a group fit; core.state.waking has the one implementation."""
+
+    def cured_by(self, changes: Sequence[ClusterChange]) -> Cures:
+        """Returns what these changes mean to groups."""
+        ...
+
+    def lacks_room(self, group: Group) -> bool:
+        """Whether the group's last attempt failed for want of room."""
+        ...
 
 
 class SchedulingQueue:
@@ -63,23 +74,22 @@ class SchedulingQueue:
     def __init__(
         self,
         *,
-        sort_key: SortKey,
-        cured_by: CuredBy,
-        lacks_room: LacksRoom,
-        clock: Callable[[], float],
+        order: QueueOrder,
+        waking: Wakes,
+        clock: Clock,
         timers: Timers,
         initial_backoff_s: float = 1.0,
         max_backoff_s: float = 10.0,
         flush_s: float = 300.0,
         observer: Observer | None = None,
     ) -> None:
-        """`clock`: the turn's time. When a state began is shown to people and affects no decision."""
+        """When a state began, by the clock, is shown to people and affects no decision."""
         self._clock = clock
         self._timers = timers
         self.observer = observer
-        self._sort_key = sort_key
-        self._cured_by = cured_by
-        self._lacks_room = lacks_room
+        self.order = order
+        """QueueSort's, by the present configuration."""
+        self._waking = waking
         self._initial_backoff_s = initial_backoff_s
         self._max_backoff_s = max_backoff_s
         self._flush_s = flush_s
@@ -96,12 +106,7 @@ class SchedulingQueue:
         self.lanes: Lanes | None = None
         """With lanes in QueueSort, all groups in line but those that go first."""
         self._one_line = BackingOff()
-        self._early = EarlyTurns(
-            sort_key=sort_key,
-            backoff_s=self.backoff_s,
-            activate=self.activate,
-            set_deadline=self.set_deadline,
-        )
+        self._early = EarlyTurns(self)
 
     def configure(self, *, initial_backoff_s: float, max_backoff_s: float, flush_s: float) -> None:
         """Applies to failures from now on; running backoffs keep their end."""
@@ -119,13 +124,17 @@ class SchedulingQueue:
         """Groups that hold room without binding: in Permit, or until their victims are gone."""
         return self._waiting.values()
 
+    def key_of(self, group: Group) -> tuple[Any, ...]:
+        """Returns QueueSort's key, within the group's lane where there are lanes."""
+        return self.order.key_or_last(group)
+
     def activate(self, group: Group, cause: Cause) -> None:
         """Puts a group in line; a group already in line moves to the place of its current key.
 
         A group that is WAITING stays so and is reconsidered (a member or a sibling has come).
         """
         self._leave_unschedulable(group)
-        before = move(group, cause, self._clock())
+        before = move(group, cause, self._clock.now_s)
         if group.state is not WAITING:
             if before is WAITING:
                 self._waiting.pop(group.key, None)
@@ -158,9 +167,9 @@ class SchedulingQueue:
         self.n_lined_up += 1
         group.active_token = self.n_lined_up
         if self.lanes is not None and not group.is_completing:
-            self.lanes.push(group, self._sort_key(group), self.n_lined_up)
+            self.lanes.push(group, self.order.key_or_last(group), self.n_lined_up)
             return
-        key = (not group.is_completing, self._sort_key(group), group.key, self.n_lined_up, group)
+        key = (not group.is_completing, self.order.key_or_last(group), group.key, self.n_lined_up, group)
         heapq.heappush(self._active, key)
 
     def in_line(self) -> Iterator[Group]:
@@ -198,7 +207,7 @@ class SchedulingQueue:
     def park(self, group: Group, cause: Cause, deadline_s: float = NEVER_S) -> None:
         """Takes a group out of line; the state that the cause leads to may time out at `deadline_s`."""
         self.leave_line(group)
-        before = move(group, cause, self._clock())
+        before = move(group, cause, self._clock.now_s)
         if group.state is WAITING:
             self._waiting[group.key] = group
         elif before is WAITING:
@@ -212,7 +221,7 @@ class SchedulingQueue:
         self._tell(group, before)
         self.set_deadline(group, deadline_s)
         if cause in _IN_VAIN:
-            self._early.end_in_vain(group, self._clock())
+            self._early.end_in_vain(group, self._clock.now_s)
 
     def reject(self, group: Group, cause: Cause, now_s: float) -> None:
         """Records a failed attempt: unschedulable until a curing change, and at least until its backoff is
@@ -222,7 +231,7 @@ class SchedulingQueue:
         missed = self._missed.get(group.key)
         self.park(group, cause, now_s + self._flush_s)
         self._unschedulable[group.key] = group
-        if missed and self._cured_by(missed).may_cure(group):
+        if missed and self._waking.cured_by(missed).may_cure(group):
             self.wake(group, Cause.CURED, now_s)
 
     def back_off(self, group: Group, cause: Cause, now_s: float) -> None:
@@ -247,9 +256,9 @@ class SchedulingQueue:
             is_awaited = is_awaited and any(template is not None for _, template in group.rejected_by)
             if group.backoff_until_s > now_s and not is_awaited:
                 self.park(group, Cause.CURED_EARLY, group.backoff_until_s)
-                if self._lacks_room(group):
+                if self._waking.lacks_room(group):
                     lane = "" if self.lanes is None else self.lanes.name_of(group)
-                    self._backing_off.put(lane, self._sort_key(group), group)
+                    self._backing_off.put(lane, self.order.key_or_last(group), group)
             else:
                 self.activate(group, cause)
 
@@ -267,7 +276,7 @@ class SchedulingQueue:
             new = _merged(new)
         if not new:
             return
-        cures = self._cured_by(new)
+        cures = self._waking.cured_by(new)
         for group in [group for group in self._unschedulable.values() if cures.may_cure(group)]:
             self.wake(group, Cause.CURED, now_s)
         news = [group for group in preempting if cures.is_news(group)]

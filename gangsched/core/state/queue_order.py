@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gangsched.core.cache.namespace_usage import NamespaceUsage, QueueView
+from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.framework.interface import LaneSortPlugin, PassingPlugin, QueueSortPlugin
 from gangsched.core.framework.plugin_calls import PluginError, blamed
 from gangsched.core.framework.queueing_points import sees_view
 from gangsched.core.framework.supports import SupportsRekey, serves
-from gangsched.core.state.lanes import Lanes
+from gangsched.core.state.pending_hooks import PendingHooks
 from gangsched.core.types.group import Group
 
 Key = tuple[Any, ...]
@@ -32,37 +32,34 @@ class QueueOrder:
         self,
         sort: QueueSortPlugin,
         view: QueueView | None,
-        usage: NamespaceUsage | None,
-        blame: Callable[[PluginError, Group], None],
+        hooks: PendingHooks,
     ) -> None:
+        """hooks: told of the plugin's failures."""
         self._sort = sort
         self._key_sees = view is not None and sees_view(sort.sort_key)
         self._laned = sort if serves(sort, LaneSortPlugin) else None
         self._lane_sees = self._laned is not None and sees_view(self._laned.lane)
         self._passing = sort if serves(sort, PassingPlugin) else None
         self._view = view
-        self._usage = usage
-        self._blame = blame
+        self._hooks = hooks
 
-    def make_lanes(self) -> Lanes | None:
-        """Returns None where the order does not depend on usage."""
-        if self._laned is None or self._view is None or self._usage is None:
-            return None
-        rekey_s = float(self._laned.rekey_s) if serves(self._laned, SupportsRekey) else _REKEY_S
-        return Lanes(
-            self._view,
-            self._usage,
-            lane_of=self._lane_or_last,
-            lane_key=self._lane_key_or_last,
-            rekey_s=max(_SHORTEST_S, rekey_s),
-        )
+    @property
+    def has_lanes(self) -> bool:
+        """Whether the order depends on usage."""
+        return self._laned is not None and self._view is not None
+
+    @property
+    def rekey_s(self) -> float:
+        """After how long the key of a lane is computed again."""
+        rekey_s = float(self._sort.rekey_s) if serves(self._sort, SupportsRekey) else _REKEY_S
+        return max(_SHORTEST_S, rekey_s)
 
     def key_or_last(self, group: Group) -> Key:
         """Returns the group's key, within its lane where there are lanes."""
         try:
             return (0, self._key(group))
         except PluginError as error:
-            self._blame(error, group)
+            self._hooks.blame(error, group)
             return LAST
 
     def key_among_all(self, group: Group) -> tuple[Key, PluginError | None]:
@@ -99,18 +96,20 @@ class QueueOrder:
         except PluginError:
             return LAST
 
-    def _lane_or_last(self, group: Group) -> str:
+    def lane_or_last(self, group: Group) -> str:
+        """Returns the group's lane; the one without a name if the plugin fails."""
         try:
             return self._lane(group)
         except PluginError as error:
-            self._blame(error, group)
+            self._hooks.blame(error, group)
             return ""
 
-    def _lane_key_or_last(self, first: Group) -> Key:
+    def lane_key_or_last(self, first: Group) -> Key:
+        """Returns the lane's key if the group were first in it now; the last if the plugin fails."""
         try:
             return (0, self._lane_key(first))
         except PluginError as error:
-            self._blame(error, first)
+            self._hooks.blame(error, first)
             return LAST
 
     def _key(self, group: Group) -> Key:

@@ -7,7 +7,7 @@ schedule_next: it collects effects and changes here, and ends by waking the grou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gangsched.config import Settings, on_trial
@@ -16,6 +16,7 @@ from gangsched.core.cache.cache import Cache
 from gangsched.core.cache.namespace_usage import NamespaceUsage, QueueView
 from gangsched.core.cache.queue_book import QueueBook
 from gangsched.core.cache.queue_tree import QueueTree
+from gangsched.core.cache.template_table import Signers
 from gangsched.core.framework.observer import Observer
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Profile
@@ -23,10 +24,13 @@ from gangsched.core.framework.queueing_points import usage_labels
 from gangsched.core.queueing.bounds import ArrivalWaits
 from gangsched.core.queueing.bypasses import Bypasses
 from gangsched.core.queueing.claims import Claims
-from gangsched.core.queueing.ends import End, Ends
+from gangsched.core.queueing.ends import End, Ends, EndsNow
 from gangsched.core.queueing.walltimes import Walltimes
+from gangsched.core.state.enqueue_waits import EnqueueWaits
 from gangsched.core.state.evictions import Evictions
+from gangsched.core.state.lanes import Lanes
 from gangsched.core.state.pending_hooks import PendingHooks
+from gangsched.core.state.permit_waits import PermitWait
 from gangsched.core.state.queue import SchedulingQueue
 from gangsched.core.state.queue_order import QueueOrder
 from gangsched.core.state.requeue_order import RequeueOrder
@@ -34,8 +38,9 @@ from gangsched.core.state.start_together import StartTogether
 from gangsched.core.state.timers import Deadlines, Retries, Timers
 from gangsched.core.state.transitions import Cause
 from gangsched.core.state.waking import Waking
+from gangsched.core.types.clock import Clock
 from gangsched.core.types.cluster_events import ClusterChange
-from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, PodInfo, Preemption
+from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo, Preemption
 from gangsched.model.effects import Effect
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey
@@ -44,9 +49,6 @@ PRE_ENQUEUE = -1
 """In place of a retry's attempt: PreEnqueue failed, and is called again."""
 READ_GONE = -2
 """Likewise: read a pod that the server reported gone before the watch did."""
-
-# No claim waits for a pod that did not go when it was evicted.
-_STUCK = End(NEVER_S)
 
 
 class SharedState:
@@ -73,7 +75,7 @@ class SharedState:
             counted=settings.devices.counted,
             in_labels=settings.devices.in_labels,
             by_plan=settings.devices.spaced,
-            sign=self._sign if any(profile.signing.is_used for profile in profiles.values()) else None,
+            signers=_signers(profiles),
         )
         self.queue_view: QueueView | None = None
         """What PreEnqueue and QueueSort see, if one of them looks."""
@@ -81,12 +83,14 @@ class SharedState:
         """What each queue holds, if queues are configured."""
         self.walltimes: Walltimes | None = None
         self.ends: Ends | None = None
+        self.ends_now: EndsNow | None = None
         self.wall_ahead_s = wall_ahead_s
         self.groups: dict[GroupKey, Group] = {}
         self.start_together = StartTogether(self.groups)
-        self.now_s = 0.0
+        self.clock = Clock()
         self.n_inputs = 0  # grows whenever events or settings are taken in
         self.effects: list[Effect] = []
+        """What this turn has decided; several parts add to this one list."""
         self.changes: list[ClusterChange] = []
         self.marked_groups: dict[GroupKey, Group] = {}
         self.timers = Timers()
@@ -103,35 +107,36 @@ class SharedState:
         self.unanswered: dict[str, Pod] = {}
         """By UID: refused pods that may have a bind in flight, as last seen; their room stays reserved."""
         self.counters: Counter[str] = Counter()
-        self.hooks = PendingHooks(self.emit, self.count)
-        self.on_given_back: list[Callable[[Group], None]] = []
-        """Called with a group whose reservations ended without a bind, or that no longer exists."""
-        self.on_changes: Callable[[Sequence[ClusterChange]], None] | None = None
-        """Called with each turn's changes, before the groups that they may cure are woken."""
+        self.hooks = PendingHooks(self.effects, self.counters)
+        self.permit_waits: dict[GroupKey, PermitWait] = {}
+        """Reserved groups that Permit plugins were asked about."""
+        self.enqueue_waits = EnqueueWaits(self)
+        """Pods that PreEnqueue plugins keep out of the queue."""
         self.requeue_order = RequeueOrder()
-        self.evictions = Evictions(self.cache.pods, self.emit)
+        self.evictions = Evictions(self.cache.pods, self.effects)
         self.decides = False
         """Whether all existing objects have been received and no other process leads."""
         self.broken_reservations: dict[GroupKey, tuple[Group, str]] = {}
         """Groups with a broken reservation found in this turn, and why."""
-        self.queue = self._new_queue(settings)
         self._take_walltimes(settings.queueing)
-        self._take_order(profiles)
-        self._take_queueing(settings.queueing)
-
-    def _new_queue(self, settings: Settings) -> SchedulingQueue:
-        waking = Waking(self)
-        return SchedulingQueue(
-            sort_key=lambda group: self._order.key_or_last(group),
-            cured_by=waking.cured_by,
-            lacks_room=waking.lacks_room,
-            clock=lambda: self.now_s,
+        order, lanes = self._take_order(profiles)
+        self.queue = SchedulingQueue(
+            order=order,
+            waking=Waking(self),
+            clock=self.clock,
             timers=self.timers,
             initial_backoff_s=settings.pod_initial_backoff_s,
             max_backoff_s=settings.pod_max_backoff_s,
             flush_s=settings.unschedulable_flush_s,
             observer=self.observer,
         )
+        self.queue.lanes = lanes
+        self._take_queueing(settings.queueing)
+
+    @property
+    def now_s(self) -> float:
+        """The time of this turn."""
+        return self.clock.now_s
 
     def configure(self, profiles: Mapping[str, Profile], settings: Settings) -> None:
         """Puts these into effect; core.reconfigure handles which pods are ours."""
@@ -143,10 +148,9 @@ class SharedState:
             max_backoff_s=settings.pod_max_backoff_s,
             flush_s=settings.unschedulable_flush_s,
         )
-        signs = any(profile.signing.is_used for profile in profiles.values())
-        self.cache.sign_by(self._sign if signs else None)
+        self.cache.sign_by(_signers(profiles))
         self._take_walltimes(settings.queueing)
-        self._take_order(profiles)
+        self.queue.order, self.queue.lanes = self._take_order(profiles)
         self._take_queueing(settings.queueing)
 
     def go_on_trial(self, *, allow_eviction: bool) -> None:
@@ -155,33 +159,35 @@ class SharedState:
         self.profiles = {name: profile.quiet for name, profile in self.profiles.items()}
         self.settings = on_trial(self.settings, allow_eviction=allow_eviction)
 
-    def _take_order(self, profiles: Mapping[str, Profile]) -> None:
-        """Sets the plugins' usage trackers, each namespace's use if a plugin reads it, and the queue's
-        order."""
+    def _take_order(self, profiles: Mapping[str, Profile]) -> tuple[QueueOrder, Lanes | None]:
+        """Sets the plugins' usage trackers, and each namespace's use if a plugin reads it; returns the
+        queue's order."""
         trackers = [one for profile in profiles.values() for one in profile.usage_trackers]
         before, self.queue_view, usage = self.queue_view, None, None
         known, self.queue_book, workloads = self.queue_book, None, self.cache.objects.workloads
+        if self.walltimes is not None:
+            self.walltimes.tree = None
         if any(profile.reads_usage for profile in profiles.values()):
             usage = NamespaceUsage(usage_labels(next(iter(profiles.values())).queue_sort))
             trackers.append(usage)
             if self.settings.queues is not None:
-                self.queue_book = QueueBook(QueueTree(self.settings.queues), usage.changed, workloads)
-                if (ends := self.ends) is not None:
-                    ahead_s = self.wall_ahead_s
-                    self.queue_book.runs_until_s = lambda info, now_s: ends.runs_until_s(info, now_s, ahead_s)
+                tree = QueueTree(self.settings.queues)
+                if self.walltimes is not None:
+                    self.walltimes.tree = tree
+                self.queue_book = QueueBook(tree, usage.changed, workloads, self.ends, self.wall_ahead_s)
                 trackers.append(self.queue_book)
                 if known is not None:
                     self.queue_book.inherit(known, self.now_s)
-            self.queue_view = QueueView(self.cache.nodes, usage, self.queue_book)
-            self.queue_view.walltime_of = self._walltime_s
-            self.queue_view.promised = lambda: [one.info for one in self.cache.nominated.values()]
-            self.queue_view.going = self.victims
+            nodes, book, nominated = self.cache.nodes, self.queue_book, self.cache.nominated
+            self.queue_view = QueueView(nodes, usage, book, self.walltimes, nominated, self.victims)
             if before is not None:
                 self.queue_view.began_s, self.queue_view.now_s = before.began_s, before.now_s
         self.cache.keep_usage_trackers(trackers)
         sort = next(iter(profiles.values())).queue_sort
-        self._order = QueueOrder(sort, self.queue_view, usage, self.hooks.blame)
-        self.queue.lanes = self._order.make_lanes()
+        order = QueueOrder(sort, self.queue_view, self.hooks)
+        if not order.has_lanes or self.queue_view is None or usage is None:
+            return order, None
+        return order, Lanes(self.queue_view, usage, order)
 
     def queues(self) -> QueueBook | None:
         """Returns what each queue holds, as shares of what the nodes offer now; None without queues."""
@@ -190,65 +196,48 @@ class SharedState:
     def _take_walltimes(self, own: QueueingSettings | None) -> None:
         """Keeps what was learned while there is `queueing`. Runs before the queues, which read it."""
         if own is None:
-            self.walltimes = self.ends = None
+            self.walltimes = self.ends = self.ends_now = None
         elif self.walltimes is None or self.ends is None:
-            self.walltimes = Walltimes(own, self._default_walltime_s)
+            self.walltimes = Walltimes(own)
             self.ends = Ends(self.walltimes, self.cache.pods)
+            self.ends_now = EndsNow(self.ends, self.stuck, self.clock, self.wall_ahead_s)
         else:
             self.walltimes.configure(own)
             self.ends.configured()
 
     def _take_queueing(self, own: QueueingSettings | None) -> None:
         """Keeps its counts while `queueing` is in effect."""
-        if own is None or self.ends is None:
+        if own is None or self.ends is None or self.ends_now is None:
             self.queue.bypasses = self.queue.claims = None
             return
+        order, view = self.queue.order, self.queue_view
+        tree = None if self.queue_book is None else self.queue_book.tree
         if self.queue.bypasses is None:
-            self.queue.bypasses = Bypasses(
-                own,
-                self.groups,
-                lambda group: self._order.passing(group),
-                self._bound_of_queue,
-                ArrivalWaits(lambda: self.queue_view, self.ends),
-                lambda group: self._order.lane_place(group),
-            )
+            waits = ArrivalWaits(view, self.ends)
+            self.queue.bypasses = Bypasses(own, self.groups, order, tree, waits)
         else:
-            self.queue.bypasses.configure(own, self.now_s)
+            self.queue.bypasses.configure(own, order, tree, view, self.now_s)
         if own.mode == SHADOW:
             self.queue.claims = None
             self.queue.bypasses.count_claimed(())
         elif self.queue.claims is None:
-            self.queue.claims = Claims(self.cache, lambda: self.now_s, self.end_of)
+            self.queue.claims = Claims(self.cache, self.clock, self.ends_now)
             self.queue.bypasses.count_claimed(self.queue.claims.by_key)
         if self.queue.claims is not None:
             self.queue.claims.configure(own, self.now_s)
 
     def end_of(self, info: PodInfo) -> End:
         """Returns when a pod on a node is expected to end; only where the configuration has `queueing`."""
-        assert self.ends is not None
-        return _STUCK if info.uid in self.stuck else self.ends.end(info, self.now_s, self.wall_ahead_s)
+        assert self.ends_now is not None
+        return self.ends_now.end(info)
 
     def passing_place(self, group: Group) -> tuple[object, ...]:
         """Returns the group's place in its lane: a group behind it that starts first has passed it."""
-        return self._order.passing(group)[1]
-
-    def _walltime_s(self, group: Group) -> float:
-        return NEVER_S if self.walltimes is None else self.walltimes.walltime(group).seconds
-
-    def _default_walltime_s(self, pod: Pod) -> float | None:
-        return None if self.queue_book is None else self.queue_book.tree.default_walltime_s(pod)
-
-    def _bound_of_queue(self, group: Group) -> int | str | None:
-        book, first = self.queue_book, group.first()
-        return None if book is None or first is None else book.tree.bound(first.pod)
-
-    def _sign(self, pod: Pod) -> Hashable:
-        profile = self.profiles.get(pod.spec.scheduler_name)
-        return None if profile is None else profile.signing.sign(pod)
+        return self.queue.order.passing(group)[1]
 
     def set_time(self, now_s: float) -> None:
         """Begins a turn at this time."""
-        self.now_s = now_s
+        self.clock.now_s = now_s
         self.cache.usage_trackers.advance(now_s)
         if self.queue_view is not None:
             self.queue_view.set_time(now_s)
@@ -256,6 +245,12 @@ class SharedState:
     def emit(self, effect: Effect) -> None:
         """Adds an effect to this turn's output."""
         self.effects.append(effect)
+
+    def take_effects(self) -> list[Effect]:
+        """Ends a turn's output: returns it."""
+        effects = self.effects.copy()
+        self.effects.clear()
+        return effects
 
     def count(self, name: str, n: int = 1) -> None:
         """Adds to a counter in statistics()."""
@@ -316,11 +311,15 @@ class SharedState:
             if (change := self.cache.forget(info)) is not None:
                 self.changes.append(change)
         group.move_all(held, MemberState.ASSUMED, MemberState.PENDING)
-        for told in self.on_given_back:
-            told(group)
+        self.forget_permit(group)
         if held and self.observer is not None:
             self.observer.gave_back(group, len(held), why)
         return len(held)
+
+    def forget_permit(self, group: Group) -> None:
+        """Forgets Permit's answers about a group that binds, or has given its reservations back."""
+        if (wait := self.permit_waits.pop(group.key, None)) is not None:
+            self.hooks.cancel(wait.open.values())
 
     def unreserve(self, held: Sequence[PodInfo]) -> None:
         """Calls Unreserve plugins for members of one group that are about to lose their reservations."""
@@ -339,8 +338,7 @@ class SharedState:
             self.queue.claims.freed.clear()
         if changes:
             self.changes = []
-            if self.on_changes is not None:
-                self.on_changes(changes)
+            self.enqueue_waits.note_cured(changes)
             self.queue.wake_cured(changes, self.now_s)
 
     def siblings(self, group: Group) -> Mapping[str, Group]:
@@ -391,15 +389,21 @@ class SharedState:
 
     def sort_key(self, group: Group) -> tuple[tuple[Any, ...], PluginError | None]:
         """Returns QueueSort's key and, where there is no valid one, why; changes nothing."""
-        return self._order.key_among_all(group)
+        return self.queue.order.key_among_all(group)
 
     def drop_group(self, group: Group) -> None:
         """Drops a group whose last member is gone."""
-        for told in self.on_given_back:
-            told(group)
+        self.forget_permit(group)
         self.queue.forget(group)
         self.groups.pop(group.key, None)
         if group.start_together:
             self.list_changed(group, group.start_together)
         self.settle_by_s.drop(group.key)
         self.marked_groups.pop(group.key, None)
+
+
+def _signers(profiles: Mapping[str, Profile]) -> Signers | None:
+    """Returns what each profile's plugins read of metadata; None if none of them reads any."""
+    if not any(profile.signing.is_used for profile in profiles.values()):
+        return None
+    return {name: profile.signing for name, profile in profiles.items()}

@@ -49,7 +49,6 @@ class _Shared(Protocol):
     """What is read of core.state.state.SharedState."""
 
     cache: Cache
-    now_s: float
     settings: Settings
     hooks: PendingHooks
     queue_view: QueueView | None
@@ -57,6 +56,8 @@ class _Shared(Protocol):
     queue: SchedulingQueue
     start_together: StartTogether
 
+    @property
+    def now_s(self) -> float: ...
     def profile_of(self, group: Group) -> Profile: ...
     def lowest_priority(self) -> int: ...
 
