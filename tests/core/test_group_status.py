@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.lab.sim.objects import make_node, make_pod, make_pod_group
-from gangsched.lab.sim.reading.received import Told
+from gangsched.lab.sim.reading.received import Received
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod, PodStatus
@@ -143,7 +143,7 @@ def test_a_process_that_finds_a_gang_started_says_so_where_the_one_before_it_cou
     for name in ("a-0", "a-1"):
         c.store(c.pod(name), status=PodStatus(phase))
     c.clear()
-    c.scheduler, c.told = c.make(c.settings), Told()
+    c.scheduler, c.received = c.make(c.settings), Received()
     members: list[ev.Event] = [ev.PodAdded(pod) for pod in c.pods.values()]
     synced = [ev.KindSynced(kind) for kind in c.scheduler.kinds]
     shows(c, version).tell(*(ev.NodeAdded(node) for node in c.nodes.values()), *members, *synced)

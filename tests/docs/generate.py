@@ -290,7 +290,7 @@ def judges_page() -> str:
 
 `python -m gangsched.lab.sim` runs the scheduler's core through storms of faults, by seeds, and judges each
 step. A violation begins with the name of its judge. The judges read what the server holds and what the
-process was told, and share no code with the scheduler. A museum of mistakes (`tests/sim/test_museum*.py`)
+process has received, and share no code with the scheduler. A museum of mistakes (`tests/sim/test_museum*.py`)
 puts faults into the scheduler that they must find.
 
 | judge | holds that |

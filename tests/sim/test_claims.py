@@ -26,7 +26,7 @@ from gangsched.lab.sim.making import make_scheduler
 from gangsched.lab.sim.objects import GPU, make_pod
 from gangsched.lab.sim.runs.driver import Simulation
 from gangsched.lab.sim.runs.storms import STORMS, Storm
-from gangsched.lab.sim.workloads.walltimes import limited_workload
+from gangsched.lab.sim.workloads.walltimes import walltimes_workload
 from gangsched.model.effects import EvictPod
 from tests.sim.test_queueing import Recounted
 from tests.support.breaking import found, keep_behind_claims
@@ -34,7 +34,7 @@ from tests.support.breaking import found, keep_behind_claims
 BOUND = 2
 HARD = QueueingSettings(BOUND, mode="hard")
 CLAIMS = STORMS["claims"]
-LIMITED = replace(CLAIMS, workload=limited_workload)
+LIMITED = replace(CLAIMS, workload=walltimes_workload)
 
 
 class Bounded(Recounted):

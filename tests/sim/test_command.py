@@ -116,7 +116,7 @@ def test_what_is_found_is_reported_cut_down_with_the_command_that_shows_it_again
     assert f"storm: seed {seed}, " in said
     assert "cut down in" in said
     assert f"again: python -m gangsched.lab.sim --storm storm --seeds {seed}" in said
-    assert "told BindUnknown" in said
+    assert "receives BindUnknown" in said
     assert "1 found" in said
 
 

@@ -39,16 +39,16 @@ def such_nodes(sim: Simulation, name: str, n: int) -> Iterator[Node]:
         own = dict(like.metadata.annotations or {})
         if INVENTORY_KEY in own:
             own[INVENTORY_KEY] = inventory(f"new-{k}", 8)
-        labels = sim.told.nodes[name].metadata.labels
+        labels = sim.received.nodes[name].metadata.labels
         meta = replace(like.metadata, name=f"new-{k}", uid=f"uid-new-{k}", annotations=own, labels=labels)
         yield replace(like, metadata=meta)
 
 
 def fits_with(sim: Simulation, group: Group, nodes: Iterator[Node]) -> bool:
-    scheduler, told = sim._make(sim.settings), sim.told
-    events: list[ev.Event] = [ev.NodeAdded(node) for node in (*told.nodes.values(), *nodes)]
-    events += [ev.PodGroupAdded(of.dialect, "v", item) for of, item in told.groups.items()]
-    there = [pod for uid, pod in told.pods.items() if pod.spec.node_name or uid in group.members]
+    scheduler, received = sim._make(sim.settings), sim.received
+    events: list[ev.Event] = [ev.NodeAdded(node) for node in (*received.nodes.values(), *nodes)]
+    events += [ev.PodGroupAdded(of.dialect, "v", item) for of, item in received.groups.items()]
+    there = [pod for uid, pod in received.pods.items() if pod.spec.node_name or uid in group.members]
     events += [ev.PodAdded(pod) for pod in there]
     served = sim.api.streams
     events += [ev.KindSynced(kind) if kind in served else ev.KindMissing(kind) for kind in scheduler.kinds]

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from gangsched.lab.sim.judges.places.binds import bind_is_sound
 from gangsched.lab.sim.objects import GPU, make_node, make_pod
-from gangsched.lab.sim.reading.received import Told
+from gangsched.lab.sim.reading.received import Received
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 
@@ -21,33 +21,33 @@ def bind(name: str, *ids: str) -> ef.BindPod:
 
 def test_a_pod_whose_bind_is_to_be_sent_again_without_ids_hides_who_has_which() -> None:
     """Its answer was lost, and a read has not found it bound: it may go first, as it was."""
-    told, pods = Told(), [make_pod(name, gpus=2) for name in ("first", "next")]
+    received, pods = Received(), [make_pod(name, gpus=2) for name in ("first", "next")]
     pods = [replace(pod, metadata=replace(pod.metadata, resource_version="1")) for pod in pods]
-    told.hear([ev.NodeAdded(make_node("n", gpus=8)), *map(ev.PodAdded, pods)])
-    assert list(bind_is_sound(bind("next"), told)), "all who hold something are known"
-    told.promise(bind("first"))
-    assert not list(bind_is_sound(bind("next"), told))
-    told.hear([ev.PodRead("uid-d-first", pods[0])])
-    assert not list(bind_is_sound(bind("next"), told))
-    assert not list(bind_is_sound(bind("next", "GPU-n-0", "GPU-n-1"), told)), "or it is not sent again"
-    told.hear([ev.BindFailed("uid-d-first", 1, 422, "", "")])
-    [found] = bind_is_sound(bind("next"), told)
+    received.apply([ev.NodeAdded(make_node("n", gpus=8)), *map(ev.PodAdded, pods)])
+    assert list(bind_is_sound(bind("next"), received)), "all who hold something are known"
+    received.promise(bind("first"))
+    assert not list(bind_is_sound(bind("next"), received))
+    received.apply([ev.PodRead("uid-d-first", pods[0])])
+    assert not list(bind_is_sound(bind("next"), received))
+    assert not list(bind_is_sound(bind("next", "GPU-n-0", "GPU-n-1"), received)), "or it is not sent again"
+    received.apply([ev.BindFailed("uid-d-first", 1, 422, "", "")])
+    [found] = bind_is_sound(bind("next"), received)
     assert found.startswith("devices-as-bound: ")
 
 
 def test_a_pod_that_is_bumped_may_still_get_what_its_node_lists_no_longer() -> None:
     """Its repeated bind was withdrawn, and the one whose answer was lost may land until the bump is done."""
-    told, pods = Told(), [make_pod(name, gpus=2) for name in ("first", "next")]
+    received, pods = Received(), [make_pod(name, gpus=2) for name in ("first", "next")]
     pods = [replace(pod, metadata=replace(pod.metadata, resource_version="1")) for pod in pods]
-    told.hear([ev.NodeAdded(make_node("n", gpus=8)), *map(ev.PodAdded, pods)])
+    received.apply([ev.NodeAdded(make_node("n", gpus=8)), *map(ev.PodAdded, pods)])
     for _ in range(2):
-        told.note_sent(sent := bind("first", "gone-0", "gone-1"), sent)
-        told.hear([ev.PodRead("uid-d-first", pods[0])])
-    told.note_sent(sent, sent)
-    told.hear([ev.BindCancelled("uid-d-first", 1)])
-    assert list(bind_is_sound(bind("next"), told)), "its answers are all there is"
-    told.note_sent(ef.BumpPod("uid-d-first", "d", "first", "c"), None)
-    assert not list(bind_is_sound(bind("next"), told))
-    told.hear([ev.PodBumped("uid-d-first", pods[0])])
-    [found] = bind_is_sound(bind("next"), told)
+        received.note_sent(sent := bind("first", "gone-0", "gone-1"), sent)
+        received.apply([ev.PodRead("uid-d-first", pods[0])])
+    received.note_sent(sent, sent)
+    received.apply([ev.BindCancelled("uid-d-first", 1)])
+    assert list(bind_is_sound(bind("next"), received)), "its answers are all there is"
+    received.note_sent(ef.BumpPod("uid-d-first", "d", "first", "c"), None)
+    assert not list(bind_is_sound(bind("next"), received))
+    received.apply([ev.PodBumped("uid-d-first", pods[0])])
+    [found] = bind_is_sound(bind("next"), received)
     assert found.startswith("devices-as-bound: ")

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from gangsched.lab.sim.judges.queueing.given_back import GivenBack
 from gangsched.lab.sim.objects import make_node, make_pod
-from gangsched.lab.sim.reading.received import Told
+from gangsched.lab.sim.reading.received import Received
 from gangsched.lab.sim.runs.driver import Simulation
 from gangsched.lab.sim.runs.storms import STORMS, case
 from gangsched.lab.sim.workloads.guaranteed_queues import QUEUE_KEY
@@ -48,27 +48,27 @@ def test_a_borrower_that_would_go_below_its_guarantee_as_a_whole_stays() -> None
 
 
 def test_the_time_begins_anew_when_the_guarantee_is_used_otherwise() -> None:
-    told, judge = lack_sentences([*running(8, "c"), *asking(2, "b")]), GivenBack()
-    assert not list(judge.too_late(told, 1.0))
-    told.hear([ev.PodAdded(on_node(make_pod("first", gpus=1, annotations={QUEUE_KEY: "b"})))])
-    assert not list(judge.too_late(told, 20.0)), "three are not within the guarantee any more"
-    told.hear([ev.PodDeleted(told.pods["uid-d-first"])])
-    assert not list(judge.too_late(told, 30.0)), "it could have its room since now"
-    assert list(judge.too_late(told, 60.0))
+    received, judge = received_from([*running(8, "c"), *asking(2, "b")]), GivenBack()
+    assert not list(judge.too_late(received, 1.0))
+    received.apply([ev.PodAdded(on_node(make_pod("first", gpus=1, annotations={QUEUE_KEY: "b"})))])
+    assert not list(judge.too_late(received, 20.0)), "three are not within the guarantee any more"
+    received.apply([ev.PodDeleted(received.pods["uid-d-first"])])
+    assert not list(judge.too_late(received, 30.0)), "it could have its room since now"
+    assert list(judge.too_late(received, 60.0))
 
 
 def late(there: list[Pod], waiting: list[Pod]) -> list[str]:
     """The groups that have waited too long, after a minute."""
-    told, judge = lack_sentences([*there, *waiting]), GivenBack()
-    assert not list(judge.too_late(told, 1.0))
-    return [problem.split()[1] for problem in judge.too_late(told, 61.0)]
+    received, judge = received_from([*there, *waiting]), GivenBack()
+    assert not list(judge.too_late(received, 1.0))
+    return [problem.split()[1] for problem in judge.too_late(received, 61.0)]
 
 
-def lack_sentences(pods: list[Pod]) -> Told:
+def received_from(pods: list[Pod]) -> Received:
     """One node of eight devices, and these pods."""
-    told = Told()
-    told.hear([ev.NodeAdded(make_node("n0", gpus=8, listed=False)), *map(ev.PodAdded, pods)])
-    return told
+    received = Received()
+    received.apply([ev.NodeAdded(make_node("n0", gpus=8, listed=False)), *map(ev.PodAdded, pods)])
+    return received
 
 
 def running(n: int, queue: str, *, gang: str = "") -> list[Pod]:

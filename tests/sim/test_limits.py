@@ -16,7 +16,7 @@ from gangsched.core.types.needed import completes
 from gangsched.lab.sim.judges.at_rest import nothing_starves
 from gangsched.lab.sim.judges.queueing.limits import Limits
 from gangsched.lab.sim.objects import make_node, make_pod
-from gangsched.lab.sim.reading.received import Told
+from gangsched.lab.sim.reading.received import Received
 from gangsched.lab.sim.runs.driver import Simulation
 from gangsched.lab.sim.runs.storms import STORMS, case
 from gangsched.model import effects as ef
@@ -53,11 +53,11 @@ def test_who_completes_a_gang_to_the_number_that_all_of_it_has_may_take_more_tha
     pods = [make_pod(f"g-{k}", group="g", min_members=2, gpus=1, annotations=own) for k in range(6)]
     there = [replace(pod, spec=replace(pod.spec, node_name="n0")) for pod in pods[:5]]
     sent = {pod.metadata.uid: bind_of(pod) for pod in there}
-    told = Told()
-    told.hear([ev.NodeAdded(make_node("n0", gpus=8)), *map(ev.PodAdded, [*there, pods[5]])])
+    received = Received()
+    received.apply([ev.NodeAdded(make_node("n0", gpus=8)), *map(ev.PodAdded, [*there, pods[5]])])
     limits = Limits()
     limits._sent |= sent
-    assert not list(limits.look([bind_of(pods[5])], told, 1.0))
+    assert not list(limits.check([bind_of(pods[5])], received, 1.0))
 
 
 def bind_of(pod: Pod) -> ef.BindPod:

@@ -150,15 +150,15 @@ def m10_the_first_list_is_an_old_one(patch: Patch) -> Storm:
         listed(self, connection)
         self._store = store
 
-    tell = Stream.tell
+    send = Stream.send
 
     def noting(self: Stream, key: Key, item: Item, *, deleted: bool = False) -> None:
-        tell(self, key, item, deleted=deleted)
+        send(self, key, item, deleted=deleted)
         if self.kind == "pods":
             past.append((self._timeline.now_s, list(self._store())))
 
     patch.setattr(Stream, "_listed", old)
-    patch.setattr(Stream, "tell", noting)
+    patch.setattr(Stream, "send", noting)
     return STORMS["storm"]
 
 
@@ -209,7 +209,7 @@ def sums_of_quantities_overflow(patch: Patch) -> Storm:
 def depth_is_not_bounded(patch: Patch) -> Storm:
     """Device constraints are decoded however deep they are nested."""
     patch.setattr(bounded, "check", lambda *args, **kwargs: None)
-    return replace(STORMS["hostile"], rates=replace(HOSTILE, spite_per_s=3.0))
+    return replace(STORMS["hostile"], rates=replace(HOSTILE, misuse_per_s=3.0))
 
 
 def a_bare_404_frees_a_pod(patch: Patch) -> Storm:
@@ -254,7 +254,7 @@ def an_edited_annotation_is_not_read_anew(patch: Patch) -> Storm:
     """A gang refused for what its user has mended since waits for the five-minute flush."""
     for module in (membership, pod_size):
         patch.setattr(module, "is_edited", lambda old, pod: False)
-    return replace(STORMS["hostile"], rates=replace(HOSTILE, spite_per_s=3.0))
+    return replace(STORMS["hostile"], rates=replace(HOSTILE, misuse_per_s=3.0))
 
 
 def a_parser_reads_half(patch: Patch) -> Storm:

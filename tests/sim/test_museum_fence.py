@@ -51,7 +51,7 @@ class Story:
 
     @property
     def is_given_twice(self) -> bool:
-        return bool(list(OneOwner().look(self.sim.api, self.sim.scheduler)))
+        return bool(list(OneOwner().check(self.sim.api, self.sim.scheduler)))
 
     def after_a_crash(self) -> bool:
         """Its process dies, and the next one has the devices for another."""
@@ -148,7 +148,7 @@ def gives_up(story: Story, patch: pytest.MonkeyPatch | None) -> bool:
     node = sim.api.nodes["n0"]
     sim.api.put_node(replace(node, spec=replace(node.spec, unschedulable=True)))
     sim.run_for(1.0)
-    sim.timeline.after(0.0, lambda: sim.hear(ev.BindUnknown(bind.uid, bind.attempt, "timed out")))
+    sim.timeline.after(0.0, lambda: sim.deliver(ev.BindUnknown(bind.uid, bind.attempt, "timed out")))
     while scheduler.shared.cache.pods["uid-d-a"].state is not MemberState.PENDING:
         sim.run_for(0.01)  # from then on it backs off for a second
     sim.api.put_node(replace(node, spec=replace(node.spec, unschedulable=False)))

@@ -49,7 +49,7 @@ def overtaken(seed: int, ours: str = "") -> Iterator[str]:
             c.submit(gang(f"g{serial}", pods=n) if n > 1 else [make_pod(f"p{serial}")])
             serial += 1
         c.run()
-        yield from judge.look(c.pods.values())
+        yield from judge.check(c.pods.values())
         new = [name for name, pod in ((p.metadata.name, p) for p in c.pods.values()) if pod.spec.node_name]
         new = [name for name in new if name not in seen]
         seen.update(new)
@@ -74,7 +74,7 @@ def not_got_back(seed: int) -> Iterator[str]:
         c.wait(rng.uniform(0.0, 8.0))
         there = [pod.metadata.name for pod in c.pods.values() if pod.spec.node_name and rng.random() < 0.03]
         c.delete(*there).run()
-        yield from judge.look(c.pods.values(), c.now_s)
+        yield from judge.check(c.pods.values(), c.now_s)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 5])

@@ -41,7 +41,7 @@ def test_a_storm_breaks_no_promise_and_everything_finishes_after_it(seed: int) -
 @pytest.mark.parametrize("seed", range(N_SEEDS // 2))
 def test_in_good_weather_nobody_is_taken_in_vain(seed: int) -> None:
     sim = run(6000 + seed, CALM, stubborn=False)
-    in_vain = list(sim.judges.preemptions.in_vain(priorities(6000 + seed)))
+    in_vain = list(sim.judges.victims.in_vain(priorities(6000 + seed)))
     assert not in_vain, f"seed {6000 + seed}: {in_vain}"
     stale = [p.key for p in sim.api.pods.values() if p.status.nominated_node_name and not p.spec.node_name]
     assert not stale, f"seed {6000 + seed}: {stale} say where they will go and do not wait"
@@ -57,12 +57,12 @@ def test_the_workload_makes_gangs_preempt() -> None:
     for seed in range(6000, 6010):
         seen: set[str] = set()
 
-        def look(sim: Simulation, seen: set[str] = seen) -> list[str]:
+        def check(sim: Simulation, seen: set[str] = seen) -> list[str]:
             seen |= set(sim.scheduler.shared.victims)
             return []
 
         sim = Simulation(seed, preempting_workload(seed))
-        sim.watchers.append(look)
+        sim.watchers.append(check)
         sim.run_for(60.0)
         n_victims += len(seen)
     assert n_victims > 30

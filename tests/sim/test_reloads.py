@@ -9,7 +9,7 @@ import pytest
 from gangsched.core import reconfigure, scheduler
 from gangsched.core.types.group import Group, GroupState
 from gangsched.lab.sim.runs.reload_duel import ReloadDuel
-from gangsched.lab.sim.runs.reload_mix import BESIDE, MoodyReloads, VolumeReloads, mixed
+from gangsched.lab.sim.runs.reload_mix import BESIDE, FickleReloads, VolumeReloads, mixed
 from gangsched.lab.sim.runs.reloads import ReloadSimulation
 from gangsched.lab.sim.runs.storms import STORMS, case
 from tests.support.breaking import found
@@ -41,7 +41,7 @@ def test_other_configurations_come_beside_all_that_the_mix_names() -> None:
     drawn = {mixed(seed) for seed in range(8 * len(BESIDE))}
     assert drawn.issuperset(BESIDE)
     kinds = {one.simulation for one in drawn}
-    assert kinds.issuperset((ReloadSimulation, MoodyReloads, VolumeReloads, ReloadDuel))
+    assert kinds.issuperset((ReloadSimulation, FickleReloads, VolumeReloads, ReloadDuel))
 
 
 def test_the_same_seed_decides_the_same() -> None:

@@ -19,7 +19,7 @@ from gangsched.lab.sim.judges.places.binds import bind_is_sound
 from gangsched.lab.sim.making import make_scheduler
 from gangsched.lab.sim.objects import at, make_node, make_pod
 from gangsched.lab.sim.reading.documents import ids_of
-from gangsched.lab.sim.reading.received import Told
+from gangsched.lab.sim.reading.received import Received
 from gangsched.lab.sim.world.streams import API_VERSIONS
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
@@ -53,7 +53,7 @@ class Cluster:
         self.hook: Callable[[ef.RunHook], Status | None] = lambda hook: Status()
         self.held_hooks: list[ef.RunHook] = []
         self.scheduler: Scheduler = make(self.settings)
-        self.told = Told()
+        self.received = Received()
         if synced:
             self.tell(*(ev.KindSynced(kind) for kind in self.scheduler.kinds))
 
@@ -61,7 +61,7 @@ class Cluster:
 
     def tell(self, *events: ev.Event) -> Self:
         """The scheduler hears events, all in one batch."""
-        self.told.hear(events)
+        self.received.apply(events)
         self._done(self.scheduler.handle(list(events), self.now_s))
         return self
 
@@ -137,7 +137,7 @@ class Cluster:
 
     def restart(self) -> Self:
         """Another process, from a plain list."""
-        self.scheduler, self.told = self.make(self.settings), Told()
+        self.scheduler, self.received = self.make(self.settings), Received()
         self.held_binds.clear()
         events: list[ev.Event] = [ev.PodAdded(pod) for pod in self.pods.values()]
         events += [ev.NodeAdded(node) for node in self.nodes.values()]
@@ -165,9 +165,9 @@ class Cluster:
         self.effects += effects
         for effect in effects:
             if isinstance(effect, ef.BindPod):
-                broken = list(bind_is_sound(effect, self.told))
+                broken = list(bind_is_sound(effect, self.received))
                 assert not broken, broken
-                self.told.promise(effect)
+                self.received.promise(effect)
                 self._bind(effect)
             elif isinstance(effect, ef.RunHook):
                 status = self.hook(effect)

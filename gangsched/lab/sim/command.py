@@ -38,7 +38,7 @@ exit status: 0 nothing found, 1 something found, 2 wrong usage, 130 interrupted"
 WIRE = "wire"
 _HOUSE = Path(__file__).parents[2]
 _BATCH = 4
-_TELL_EVERY_S = 15.0
+_REPORT_EVERY_S = 15.0
 _STORY_LINES = 25
 _MAX_FOUND = 10
 # Seeds from one commit's first to the next one's: more than any run takes, and far from those that people
@@ -85,10 +85,10 @@ def seeds_of(text: str) -> Iterable[int]:
 
 def _first_of_commit() -> int:
     """Returns a seed from the hash of the current commit, or of this code if there is no repository."""
-    said = _git("rev-parse", "HEAD")
-    if not said:
-        said = b"".join(path.read_bytes() for path in sorted(_HOUSE.rglob("*.py")))
-    return (1 + int(hashlib.sha256(said).hexdigest()[:6], 16)) * _APART
+    code = _git("rev-parse", "HEAD")
+    if not code:
+        code = b"".join(path.read_bytes() for path in sorted(_HOUSE.rglob("*.py")))
+    return (1 + int(hashlib.sha256(code).hexdigest()[:6], 16)) * _APART
 
 
 def _git(*asked: str) -> bytes:
@@ -127,7 +127,7 @@ def _run_in_storm(name: str, seeds: Sequence[int], with_histories: bool) -> Batc
             history = replace(whole, recount_every=_RECOUNT_EVERY).run().history
         except Broken as broken:
             # Once more with a recount after every step, which names the step that counted wrong.
-            found.append(Found(name, seed, _told(name, whole, whole.failure() or broken)))
+            found.append(Found(name, seed, _describe_failure(name, whole, whole.failure() or broken)))
             history = []
         except Exception:  # a bug of the simulation itself must not end the other runs
             found.append(Found(name, seed, f"{name}, seed {seed}: no verdict\n{traceback.format_exc()}"))
@@ -163,7 +163,7 @@ def _run_on_wire(seeds: Sequence[int], with_histories: bool) -> Batch:
     return Batch(WIRE, len(seeds), time.process_time() - began_s, found, histories)
 
 
-def _told(name: str, whole: Case, broken: Broken) -> str:
+def _describe_failure(name: str, whole: Case, broken: Broken) -> str:
     """Describes a failing seed, cut down, for people."""
     shrunk = shrink(whole, broken)
     left = shrunk.case.workload
@@ -190,7 +190,7 @@ class Run:
         self._args = args
         self._out = out
         self._began_s = time.monotonic()
-        self._told_s = self._began_s
+        self._reported_s = self._began_s
         self._n_done = 0
         self._cpu_s = 0.0
         self._by_storm: dict[str, list[Batch]] = {}
@@ -203,7 +203,7 @@ class Run:
         first = next(iter(seeds))
         names = ", ".join(self._args.storm)
         until = f"for {self._args.minutes:g} min" if self._args.minutes else "to the last of them"
-        self._say(f"seeds {self._args.seeds} ({first}…) of {names}, {self._args.jobs} at a time, {until}")
+        self._print(f"seeds {self._args.seeds} ({first}…) of {names}, {self._args.jobs} at a time, {until}")
         work = self._batches(iter(seeds))
         try:
             if self._args.jobs == 1:
@@ -212,10 +212,10 @@ class Run:
             else:
                 self._share_out(work)
         except KeyboardInterrupt:
-            self._tell("interrupted")
+            self._report("interrupted")
             return 130
         self._sum_up()
-        self._tell("done")
+        self._report("done")
         return 1 if self.found else 0
 
     def _batches(self, seeds: Iterator[int]) -> Iterator[tuple[str, Sequence[int], bool]]:
@@ -252,10 +252,10 @@ class Run:
         self.histories += batch.histories
         for found in batch.found:
             self.found.append(found)
-            self._say(f"\n{found.text}\n")
-        if time.monotonic() - self._told_s >= _TELL_EVERY_S:
-            self._told_s = time.monotonic()
-            self._tell("so far")
+            self._print(f"\n{found.text}\n")
+        if time.monotonic() - self._reported_s >= _REPORT_EVERY_S:
+            self._reported_s = time.monotonic()
+            self._report("so far")
 
     def _sum_up(self) -> None:
         """Prints a line for each storm, and the commit that was run."""
@@ -263,19 +263,19 @@ class Run:
             n_done, cpu_s = sum(one.n_done for one in batches), sum(one.cpu_s for one in batches)
             n_found = sum(len(one.found) for one in batches)
             pace = n_done / cpu_s if cpu_s else 0.0
-            told = f"{pace:5.1f} a second of CPU, {n_found or 'nothing'} found"
-            self._say(f"{name:12} {n_done:6} seeds, {told}")
-        self._say(code_that_runs())
+            progress = f"{pace:5.1f} a second of CPU, {n_found or 'nothing'} found"
+            self._print(f"{name:12} {n_done:6} seeds, {progress}")
+        self._print(code_that_runs())
 
-    def _tell(self, when: str) -> None:
+    def _report(self, when: str) -> None:
         passed_s = time.monotonic() - self._began_s
         pace = self._n_done / self._cpu_s if self._cpu_s else 0.0
-        self._say(
+        self._print(
             f"{when}: {self._n_done} runs in {passed_s:.0f} s, {pace:.1f} a second of CPU,"
             f" {len(self.found) or 'nothing'} found"
         )
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         print(text, file=self._out, flush=True)
 
 

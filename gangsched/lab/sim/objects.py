@@ -79,7 +79,7 @@ def inventory(
     NVLink in pairs. `mark` tells generations apart."""
     ids = [f"GPU-{node}{mark}-{k}" for k in range(n_devices)]
     made = MACHINES.get(machine, USUAL)
-    told = {"model": made.model, "memoryMiB": made.memory_mib} if made.model else {}
+    details = {"model": made.model, "memoryMiB": made.memory_mib} if made.model else {}
     devices = []
     for k, device_id in enumerate(ids):
         paths = [made.inside if k // made.block == j // made.block else made.across for j in range(n_devices)]
@@ -89,7 +89,7 @@ def inventory(
                 "health": "Unhealthy" if k in unhealthy else "Healthy",
                 "numa": 2 * k // max(n_devices, 1),
                 "links": {ids[j]: path for j, path in enumerate(paths) if path and j != k},
-                **told,
+                **details,
             }
         )
     return msgspec.json.encode({resource: devices}).decode()

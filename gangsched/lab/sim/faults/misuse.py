@@ -1,4 +1,4 @@
-"""Spite: acts of malicious or careless people: hostile edits, thieves, clocks, CRDs.
+"""Misuse: acts of malicious or careless people: hostile edits, thieves, clocks, CRDs.
 
 Like lab.sim.faults.mischief, but for input from outside. Each deed is one function on the API server's store,
 done at intervals while the weather is bad. Anything that would keep a gang from ever starting is undone after
@@ -31,11 +31,11 @@ DEEDS = (
     "step_clock",
     "answer_unasked",
 )
-"""The deeds of Spite, each as frequent as the others."""
+"""The deeds of Misuse, each as frequent as the others."""
 _DIALECTS = ("core", "coscheduling")
 
 
-class Spite:
+class Misuse:
     """Does one of the deeds at random intervals while the weather is bad; `answer` passes an event to the
     scheduler."""
 
@@ -57,13 +57,13 @@ class Spite:
         self._deeds: list[Callable[[], None]] = [getattr(self, name) for name in DEEDS]
 
     def start(self) -> None:
-        rate = self._weather.rates.spite_per_s
+        rate = self._weather.rates.misuse_per_s
         if rate:
             self._timeline.after(self._rng.expovariate(rate), self._next)
 
     def _next(self) -> None:
         rates = self._weather.rates
-        if rates.spite_per_s:
+        if rates.misuse_per_s:
             deed = self._rng.choice(self._deeds)
             if deed.__name__ not in rates.without:
                 deed()
@@ -78,25 +78,25 @@ class Spite:
             return
         pod = self._rng.choice(pods)
         own = pod.metadata.annotations or {}
-        said = {**own, self._rng.choice(MEMBER_KEYS): hostile_text(self._rng)}
-        self._api.update_pod(pod, metadata=replace(pod.metadata, annotations=said))
+        edited = {**own, self._rng.choice(MEMBER_KEYS): hostile_text(self._rng)}
+        self._api.update_pod(pod, metadata=replace(pod.metadata, annotations=edited))
         self._timeline.after(self._rng.uniform(0.5, 8.0), lambda: self._take_back(pod, own))
 
     def _take_back(self, pod: Pod, own: dict[str, str]) -> None:
         now = self._api.pods.get((pod.metadata.namespace, pod.metadata.name))
         if now is not None:
             written = (now.metadata.annotations or {}).items()
-            said = {key: value for key, value in written if key not in MEMBER_KEYS}
-            said |= {key: value for key, value in own.items() if key in MEMBER_KEYS}
-            self._api.update_pod(pod, metadata=replace(now.metadata, annotations=said))
+            edited = {key: value for key, value in written if key not in MEMBER_KEYS}
+            edited |= {key: value for key, value in own.items() if key in MEMBER_KEYS}
+            self._api.update_pod(pod, metadata=replace(now.metadata, annotations=edited))
 
     def scribble_on_node(self) -> None:
         nodes = list(self._api.nodes.values())
         if not nodes:
             return
         node = self._rng.choice(nodes)
-        said = {**(node.metadata.annotations or {}), self._rng.choice(NODE_KEYS): hostile_text(self._rng)}
-        self._api.put_node(replace(node, metadata=replace(node.metadata, annotations=said)))
+        edited = {**(node.metadata.annotations or {}), self._rng.choice(NODE_KEYS): hostile_text(self._rng)}
+        self._api.put_node(replace(node, metadata=replace(node.metadata, annotations=edited)))
 
     def scribble_on_group(self) -> None:
         """Makes a PodGroup's spec invalid for a while."""

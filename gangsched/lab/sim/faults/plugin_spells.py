@@ -1,4 +1,4 @@
-"""Tempers: when out-of-tree plugins are in a bad temper, and which groups they have refused since.
+"""Spells: when out-of-tree plugins refuse what they are asked, and which groups they have refused since.
 
 A plugin has spells in virtual time, drawn from a seed: in some it refuses some or all questions. Once the
 weather is calm it agrees to everything, for good. Not here: the questions (lab.sim.faults.fickle_plugins),
@@ -26,7 +26,7 @@ long, and ends early if its members, or their requests, change."""
 Tries = Callable[[], Iterable[Group]]
 
 
-class Temper:
+class Spells:
     """One plugin's spells, and its answers in them."""
 
     def __init__(self, name: str, seed: int, timeline: Timeline, weather: Weather) -> None:
@@ -39,48 +39,48 @@ class Temper:
         self._share = 0.0
         self._until_s = 0.0
 
-    def is_bad(self) -> bool:
+    def refuses(self) -> bool:
         """Whether it refuses this time; asked the same again, it may not."""
         share = self._share_now()
         return bool(share) and self._answers.random() < share
 
-    def is_bad_about(self, *what: Hashable) -> bool:
+    def refuses_about(self, *what: Hashable) -> bool:
         """Likewise, with one answer to one question while the spell lasts."""
         share = self._share_now()
-        return bool(share) and self.number_of(*what) < share
+        return bool(share) and self.number_for(*what) < share
 
-    def number_of(self, *what: Hashable) -> float:
+    def number_for(self, *what: Hashable) -> float:
         """A number from 0 to 1 for the question, another one in each spell."""
         return crc32(f"{self.name} {self._n} {what}".encode()) / 2.0**32
 
-    def choose(self, *moods: str) -> str:
-        return self._answers.choice(moods)
+    def choose(self, *answers: str) -> str:
+        return self._answers.choice(answers)
 
     def _share_now(self) -> float:
         rates = self._weather.rates
-        if not rates.bad_temper or self.name in rates.without:
+        if not rates.bad_spells or self.name in rates.without:
             return 0.0
         while self._until_s <= self._timeline.now_s:
             self._n += 1
             self._until_s += self._spells.uniform(_SHORTEST_S, _LONGEST_S)
-            is_bad = self._spells.random() < rates.bad_temper
+            is_bad = self._spells.random() < rates.bad_spells
             self._share = self._spells.choice(_SHARES) if is_bad else 0.0
         return self._share
 
 
 class Salted:
-    """The temper of a plugin with other arguments: it is about other nodes and groups."""
+    """The spells of a plugin with other arguments: it refuses other nodes and groups."""
 
-    def __init__(self, temper: Temper, salt: int) -> None:
-        self._temper = temper
+    def __init__(self, spells: Spells, salt: int) -> None:
+        self._base = spells
         self._salt = salt
-        self.is_bad, self.choose = temper.is_bad, temper.choose
+        self.refuses, self.choose = spells.refuses, spells.choose
 
-    def is_bad_about(self, *what: Hashable) -> bool:
-        return self._temper.is_bad_about(self._salt, *what)
+    def refuses_about(self, *what: Hashable) -> bool:
+        return self._base.refuses_about(self._salt, *what)
 
-    def number_of(self, *what: Hashable) -> float:
-        return self._temper.number_of(self._salt, *what)
+    def number_for(self, *what: Hashable) -> float:
+        return self._base.number_for(self._salt, *what)
 
 
 class Refusals:

@@ -2,7 +2,7 @@
 
 No pod may rest without a deadline, or a named cure that depends on someone else. For each state of a group
 the table below names what will move it on; if that is an outside actor, the store must show that this actor
-has something to do, and a condition of the pods must name it, since nobody acts on what is not reported.
+has something to do, and a condition of the pods must name it: what is not reported, no user can act on.
 Called by lab.sim.runs.driver and lab.sim.runs.duel.
 """
 
@@ -38,7 +38,7 @@ def resting_groups_can_go_on(api: SimApi, scheduler: Scheduler) -> Iterator[str]
                 f"nothing-forgotten: {group!r} rests without a deadline, and nothing that is "
                 "to come can move it"
             )
-        elif group.n_pending and not _is_told(group, pods) and not _is_due_to_tell(group):
+        elif group.n_pending and not _says_why(group, pods) and not _is_due_for_message(group):
             yield f"nothing-forgotten: {group!r} waits for {named}, and none of its pods says so"
         for info in group.members.values():
             if not (named := _cure_of_member(info, group, pods.get(info.uid), scheduler)):
@@ -118,12 +118,12 @@ def _is_due(info: PodInfo, scheduler: Scheduler) -> bool:
     return info.uid in scheduler.shared.retries
 
 
-def _is_due_to_tell(group: Group) -> bool:
+def _is_due_for_message(group: Group) -> bool:
     """Members arrive one by one: only a gang that is still gathering after a while needs a message."""
     return group.state is GroupState.GATHERING and group.deadline_s < NEVER_S
 
 
-def _is_told(group: Group, pods: dict[str, Pod]) -> bool:
+def _says_why(group: Group, pods: dict[str, Pod]) -> bool:
     """Whether a condition of one of its pods states why it waits."""
     conditions = [c for uid in group.members if uid in pods for c in pods[uid].status.conditions or ()]
     return any(c.type == "PodScheduled" and c.status == "False" and c.message for c in conditions)
@@ -240,7 +240,7 @@ def nothing_starves(
             and bind.node in claim.nodes
         }
         at_limit = any(_waits_at_limit(left[bind.uid], scheduler) for bind in binds if bind.uid in left)
-        if kept or at_limit:  # kept for others: the fresh process has no claims yet, and counts passes anew
+        if kept or at_limit:  # kept for others: the fresh process has no claims yet, and counts passes from 0
             continue
         for bind in binds:
             group = left.get(bind.uid)
@@ -252,11 +252,11 @@ def nothing_starves(
 def _waits_at_limit(group: Group, scheduler: Scheduler) -> bool:
     """Whether it leaves room at a limit to groups ahead of it, in a queue that is in use, or has lost members
     and its queue is at its limit."""
-    book = scheduler.shared.queues()
-    if book is None:
+    queues = scheduler.shared.queues()
+    if queues is None:
         return False
     kept = scheduler.attempts.kept.limits.kept_ahead_of(group)
-    if any(book.used(name).get(resource) for name, some in kept.items() for resource in some):
+    if any(queues.used(name).get(resource) for name, some in kept.items() for resource in some):
         return True
     # A fresh process cannot distinguish a gang that was whole from one that was bound in part; members of the
     # latter are admitted whatever the limits.
@@ -265,9 +265,9 @@ def _waits_at_limit(group: Group, scheduler: Scheduler) -> bool:
         return False
     asked = view.request_of(group)
     return any(
-        book.used(name).get(resource, 0) + asked.get(resource, 0) > limit
-        for name in book.tree.paths.get(view.queue_of(group), ())
-        for resource, limit in book.tree.queues[name].limit.items()
+        queues.used(name).get(resource, 0) + asked.get(resource, 0) > limit
+        for name in queues.tree.paths.get(view.queue_of(group), ())
+        for resource, limit in queues.tree.queues[name].limit.items()
     )
 
 

@@ -12,11 +12,11 @@ from gangsched.config.queueing import EVICT
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
 from gangsched.lab.sim.judges.gangs.partial_binds import UNWIND, PartialBinds
-from gangsched.lab.sim.judges.gangs.preemption import Preemptions, Taken
+from gangsched.lab.sim.judges.gangs.preemption import TornGangs, Victims
 from gangsched.lab.sim.judges.gangs.starts import Starts, reserved_by
 from gangsched.lab.sim.judges.gangs.waits import Waits
 from gangsched.lab.sim.judges.places.failed_devices import FailedDevices
-from gangsched.lab.sim.judges.places.pod_constraints import Wishes
+from gangsched.lab.sim.judges.places.pod_constraints import PodConstraints
 from gangsched.lab.sim.judges.places.promised_links import PromisedLinks
 from gangsched.lab.sim.judges.queueing.filling import unfilled
 from gangsched.lab.sim.judges.queueing.given_back import GivenBack
@@ -24,13 +24,13 @@ from gangsched.lab.sim.judges.queueing.guarantees import Guarantees
 from gangsched.lab.sim.judges.queueing.kept_room import KeptRoom, acyclic
 from gangsched.lab.sim.judges.queueing.limits import Limits
 from gangsched.lab.sim.judges.queueing.overtime import Overtime
-from gangsched.lab.sim.judges.queueing.unschedulable import Rests
-from gangsched.lab.sim.judges.queueing.waiting_groups import DeafStates
-from gangsched.lab.sim.judges.words.conditions import Sentences
+from gangsched.lab.sim.judges.queueing.unschedulable import UnschedulableGroups
+from gangsched.lab.sim.judges.queueing.waiting_groups import WaitingGroups
+from gangsched.lab.sim.judges.words.conditions import Conditions
 from gangsched.lab.sim.judges.words.group_status import untrue_words
 from gangsched.lab.sim.judges.words.pages import Pages
 from gangsched.lab.sim.judges.words.tenants import Names
-from gangsched.lab.sim.reading.received import Told
+from gangsched.lab.sim.reading.received import Received
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 
@@ -44,10 +44,15 @@ class StepJudges:
         """follows: other settings may take effect later, and what happens until then counts for those too;
         knows_queues: whether the checkers know its queues' guarantees and limits; knows_ids: whether pods'
         annotations say which devices they have."""
-        self.preemptions, self._starts, self._kept_room = Preemptions(), Starts(), KeptRoom()
-        self._taken, self._waits, self._wishes, self._rests = Taken(), Waits(), Wishes(), Rests()
-        self._deaf = DeafStates()
-        self._links, self._pages, self._sentences = PromisedLinks(), Pages(knows_ids=knows_ids), Sentences()
+        self.victims, self._starts, self._kept_room = Victims(), Starts(), KeptRoom()
+        self._torn_gangs, self._waits, self._pod_constraints, self._unschedulable = (
+            TornGangs(),
+            Waits(),
+            PodConstraints(),
+            UnschedulableGroups(),
+        )
+        self._waiting_groups = WaitingGroups()
+        self._links, self._pages, self._conditions = PromisedLinks(), Pages(knows_ids=knows_ids), Conditions()
         self._follows, self._knows_ids, self._names = follows, knows_ids, Names()
         self._guarantees = self._limits = self._overtime = None
         self._partial: PartialBinds | None = None
@@ -93,83 +98,89 @@ class StepJudges:
         self.has_more = queueing is not None or bool(queues) or self._follows or has_policies
         """Whether `look` judges anything; with the default settings, nothing."""
 
-    def _by_room_alone(self, told: Told) -> bool:
-        """Whether room decides who starts: no plugin is in a mood, and no pod looks at its neighbours, for
-        which what adds up may suit no node."""
-        return self.excuses is _nobody and not told.choosy
+    def _by_room_alone(self, received: Received) -> bool:
+        """Whether room decides who starts: no plugin refuses in spells, and no pod has constraints on its
+        neighbours, for which what adds up may suit no node."""
+        return self.excuses is _nobody and not received.constrained
 
-    def look_always(self, scheduler: Scheduler, effects: Sequence[ef.Effect], told: Told) -> Iterator[str]:
+    def check_always(
+        self, scheduler: Scheduler, effects: Sequence[ef.Effect], received: Received
+    ) -> Iterator[str]:
         """Checks a step before its effects are sent: what no setting changes."""
-        yield from self.preemptions.look(scheduler, effects)
-        yield from self._starts.look(scheduler, effects, told)
-        yield from self._taken.look(scheduler, told)
-        yield from self._waits.look(scheduler, told, self.excuses)
-        yield from self._sentences.look(effects, told)
-        yield from self._names.look(effects, told)
-        yield from self._wishes.look(scheduler, told)
-        yield from self._links.look(scheduler, told, scheduler.shared.now_s)
-        if self._by_room_alone(told) and scheduler.shared.queue.lanes is None and not self._fills:
-            yield from self._deaf.look_at_taken(scheduler, told, scheduler.shared.now_s, self.excuses)
+        yield from self.victims.check(scheduler, effects)
+        yield from self._starts.check(scheduler, effects, received)
+        yield from self._torn_gangs.check(scheduler, received)
+        yield from self._waits.check(scheduler, received, self.excuses)
+        yield from self._conditions.check(effects, received)
+        yield from self._names.check(effects, received)
+        yield from self._pod_constraints.check(scheduler, received)
+        yield from self._links.check(scheduler, received, scheduler.shared.now_s)
+        if self._by_room_alone(received) and scheduler.shared.queue.lanes is None and not self._fills:
+            yield from self._waiting_groups.check_overtaking(
+                scheduler, received, scheduler.shared.now_s, self.excuses
+            )
 
-    def look(
-        self, scheduler: Scheduler, effects: Sequence[ef.Effect], told: Told, now_s: float
+    def check(
+        self, scheduler: Scheduler, effects: Sequence[ef.Effect], received: Received, now_s: float
     ) -> Iterator[str]:
         """Likewise: what concerns claims and queues."""
         if scheduler.shared.queue.claims is not None:
-            yield from self._kept_room.look(scheduler, effects, told, now_s)
+            yield from self._kept_room.check(scheduler, effects, received, now_s)
             yield from acyclic(scheduler)
         if self._partial is not None:
-            yield from self._partial.look(scheduler, effects, told, now_s)
+            yield from self._partial.check(scheduler, effects, received, now_s)
         if self._failed is not None:
-            yield from self._failed.look(scheduler, effects, told, now_s)
+            yield from self._failed.check(scheduler, effects, received, now_s)
         if self._guarantees is not None:
-            found = [*self._guarantees.look(scheduler, effects, told)]
+            found = [*self._guarantees.check(scheduler, effects, received)]
             yield from found if self._are_guaranteed else ()
         if self._given_back is not None:
-            self._given_back.look(effects, told)
+            self._given_back.note(effects, received)
         if self._limits is not None:
-            found = [*self._limits.look(effects, told, now_s, self._reserved)]
+            found = [*self._limits.check(effects, received, now_s, self._reserved)]
             yield from found if self._are_limited else ()
         if self._are_limited:
             self._reserved = reserved_by(scheduler)
         if self._overtime is not None:
-            found = [*self._overtime.look(scheduler, effects, told, now_s)]
+            found = [*self._overtime.check(scheduler, effects, received, now_s)]
             yield from found if self._are_evicted else ()
 
     def between_turns(
-        self, scheduler: Scheduler, told: Told, now_s: float, *, calm_since_s: float, is_idle: bool
+        self, scheduler: Scheduler, received: Received, now_s: float, *, calm_since_s: float, is_idle: bool
     ) -> Iterator[str]:
         """calm_since_s: 0 while anything goes wrong; is_idle: no event is unread, and no group is in line."""
         if is_idle:
-            yield from self._rests.look(scheduler, now_s, self.excuses)
-            yield from self._pages.look(scheduler, told, now_s)
-            if self._by_room_alone(told):
-                yield from self._deaf.look(scheduler, told, now_s, self.is_kept_out, self.excuses)
+            yield from self._unschedulable.check(scheduler, now_s, self.excuses)
+            yield from self._pages.check(scheduler, received, now_s)
+            if self._by_room_alone(received):
+                yield from self._waiting_groups.check(
+                    scheduler, received, now_s, self.is_kept_out, self.excuses
+                )
         if not self.has_more:
             return
         if self._fills and is_idle and scheduler.is_synced:
-            yield from unfilled(scheduler, told, now_s, self.is_kept_out, self.excuses)
+            yield from unfilled(scheduler, received, now_s, self.is_kept_out, self.excuses)
         if self._overtime is not None and self._are_evicted and calm_since_s and scheduler.is_synced:
-            yield from self._overtime.not_gone(told, now_s, calm_since_s)
+            yield from self._overtime.not_gone(received, now_s, calm_since_s)
         if calm_since_s and scheduler.is_synced:
-            yield from self._at_rest(told, now_s)
+            yield from self._at_rest(received, now_s)
 
-    def is_kept_out(self, needed: Sequence[Pod], scheduler: Scheduler, told: Told) -> bool:
+    def is_kept_out(self, needed: Sequence[Pod], scheduler: Scheduler, received: Received) -> bool:
         """Whether these may have to wait for a limit of their queue; True if that is unknown."""
         if not self._knows_queues:
             return True
         limits = self._limits if self._are_limited else None
-        return limits is not None and limits.keeps_out(needed, scheduler, told)
+        return limits is not None and limits.keeps_out(needed, scheduler, received)
 
-    def in_the_end(self, scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
+    def in_the_end(self, scheduler: Scheduler, received: Received, now_s: float) -> Iterator[str]:
         """Checks a run that is at rest."""
-        yield from self._at_rest(told, now_s)
-        yield from self._starts.at_rest(scheduler, told, self.excuses)
-        yield from untrue_words(scheduler, told)
+        yield from self._at_rest(received, now_s)
+        yield from self._starts.at_rest(scheduler, received, self.excuses)
+        yield from untrue_words(scheduler, received)
 
-    def _at_rest(self, told: Told, now_s: float) -> Iterator[str]:
+    def _at_rest(self, received: Received, now_s: float) -> Iterator[str]:
         if self._given_back is not None:
-            yield from self._given_back.too_late(told, now_s)
+            yield from self._given_back.too_late(received, now_s)
 
 
 def _always(*_: object) -> bool:

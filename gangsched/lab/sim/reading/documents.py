@@ -302,7 +302,7 @@ _LIGHTWEIGHT_MIN = "pod-group.scheduling.sigs.k8s.io/min-available"
 _MIN, TOTAL_KEY = "gangsched.io/min-members", "gangsched.io/total-members"
 _KOORDINATOR_MIN = "gang.scheduling.koordinator.sh/min-available"
 _KOORDINATOR_TOTAL = "gang.scheduling.koordinator.sh/total-number"
-_FIRST_SAYS = (
+_PRECEDENCE = (
     *("core", "coscheduling", "volcano", "kai"),
     *("gangsched", "koordinator", "yunikorn", "lightweight"),
 )
@@ -331,7 +331,7 @@ def gang_of(pod: Pod) -> Gang | None:
         return Gang("pod", meta.namespace, meta.name, meta.uid)
     if len(set(names.values())) > 1:
         return None
-    dialect = min(names, key=_FIRST_SAYS.index)
+    dialect = min(names, key=_PRECEDENCE.index)
     return Gang(dialect, meta.namespace, names[dialect])
 
 
@@ -340,8 +340,8 @@ def _application(labels: Mapping[str, str], annotations: Mapping[str, str]) -> s
     if not any(annotations.get(key) for key in _TASKS):
         return ""
     first, *others = _APPLICATION_LABELS
-    said = [labels.get(first), annotations.get(first), *(labels.get(key) for key in others)]
-    return next((one for one in said if one), "")
+    stated = [labels.get(first), annotations.get(first), *(labels.get(key) for key in others)]
+    return next((one for one in stated if one), "")
 
 
 def least(gang: Gang, pod: Pod, item: CustomObject | None) -> int | None:

@@ -1,4 +1,4 @@
-"""Told: what one scheduler process has received and reserved, recorded independently of the scheduler.
+"""Received: what one scheduler process has received and reserved, recorded independently of the scheduler.
 
 A second, much simpler record of nodes, pods and binds in flight, fed with the process's own events and
 effects; lab.sim.judges.places.binds checks each BindPod against it at the moment of the decision. A bind in
@@ -65,7 +65,7 @@ class _Claims:
             del self.by_node[claim.node][uid]
 
 
-class Told:
+class Received:
     """Nodes and pods as delivered, and binds not yet answered."""
 
     def __init__(self) -> None:
@@ -89,20 +89,20 @@ class Told:
         """UIDs of pods that the server has reported bound, whatever the watch has shown of them."""
         self.n_inputs = 0
         """A change counter of pods and answers."""
-        self.choosy: set[str] = set()
+        self.constrained: set[str] = set()
         """UIDs of pods that say something about their node or their neighbours."""
         self.reports: set[str] = set()
         """Names of nodes that have ever reported what their links have left."""
         self.bind_hooks: dict[int, str] = {}
         """UIDs that Bind plugins were asked to bind, by ticket."""
 
-    def hear(self, events: Iterable[ev.Event]) -> None:
+    def apply(self, events: Iterable[ev.Event]) -> None:
         """Applies the events that the process is about to receive."""
         self.n_inputs += 1
         for event in events:
-            hear = _HEAR.get(type(event))
-            if hear is not None:
-                hear(self, event)
+            apply = _APPLY.get(type(event))
+            if apply is not None:
+                apply(self, event)
 
     def _pod(self, event: ev.PodAdded | ev.PodUpdated) -> None:
         self._see(event.pod)
@@ -110,7 +110,7 @@ class Told:
     def _pod_gone(self, event: ev.PodDeleted) -> None:
         uid = event.pod.metadata.uid
         self.pods.pop(uid, None)
-        self.choosy.discard(uid)
+        self.constrained.discard(uid)
         self._held.end(uid)
         self.promised.end(uid)
         self.unshown.end(uid)
@@ -174,8 +174,8 @@ class Told:
         known = self.pods.get(uid)
         if known is None or _version(pod) > _version(known):
             self.pods[uid] = pod
-            if known is None and _is_choosy(pod.spec):
-                self.choosy.add(uid)
+            if known is None and _is_constrained(pod.spec):
+                self.constrained.add(uid)
             if pod.spec.node_name:
                 self.promised.end(uid)
                 self.unshown.end(uid)
@@ -250,24 +250,24 @@ class Told:
             yield from claims.by_node.get(node, {}).values()
 
 
-_HEAR: Mapping[type, Callable[[Told, Any], None]] = {
-    ev.PodAdded: Told._pod,
-    ev.PodUpdated: Told._pod,
-    ev.PodDeleted: Told._pod_gone,
-    ev.PodGroupAdded: Told._group,
-    ev.PodGroupUpdated: Told._group,
-    ev.PodGroupDeleted: Told._group_gone,
-    ev.ObjectPut: Told._object,
-    ev.ObjectGone: Told._object_gone,
-    ev.BindSucceeded: Told._bound,
-    ev.NodeAdded: Told._node,
-    ev.NodeUpdated: Told._node,
-    ev.NodeDeleted: Told._node_gone,
-    ev.BindFailed: Told._not_bound,
-    ev.BindCancelled: Told._not_bound,
-    ev.HookAnswered: Told._hook_answered,
-    ev.PodRead: Told._read,
-    ev.PodBumped: Told._read,
+_APPLY: Mapping[type, Callable[[Received, Any], None]] = {
+    ev.PodAdded: Received._pod,
+    ev.PodUpdated: Received._pod,
+    ev.PodDeleted: Received._pod_gone,
+    ev.PodGroupAdded: Received._group,
+    ev.PodGroupUpdated: Received._group,
+    ev.PodGroupDeleted: Received._group_gone,
+    ev.ObjectPut: Received._object,
+    ev.ObjectGone: Received._object_gone,
+    ev.BindSucceeded: Received._bound,
+    ev.NodeAdded: Received._node,
+    ev.NodeUpdated: Received._node,
+    ev.NodeDeleted: Received._node_gone,
+    ev.BindFailed: Received._not_bound,
+    ev.BindCancelled: Received._not_bound,
+    ev.HookAnswered: Received._hook_answered,
+    ev.PodRead: Received._read,
+    ev.PodBumped: Received._read,
 }
 
 
@@ -285,6 +285,6 @@ def reserved_on(scheduler: Scheduler) -> dict[str, str]:
     return {info.uid: info.node_name for info in pods.values() if info.state is ASSUMED}
 
 
-def _is_choosy(spec: PodSpec) -> bool:
-    said = (spec.node_selector, spec.affinity, spec.topology_spread_constraints)
-    return any(said) or any(one.ports for one in spec.containers)
+def _is_constrained(spec: PodSpec) -> bool:
+    stated = (spec.node_selector, spec.affinity, spec.topology_spread_constraints)
+    return any(stated) or any(one.ports for one in spec.containers)

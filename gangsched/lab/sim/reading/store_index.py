@@ -1,4 +1,4 @@
-"""Books: an index of the store's pods, updated on changes instead of rebuilt for each check.
+"""StoreIndex: an index of the store's pods, updated on changes instead of rebuilt for each check.
 
 Updated by lab.sim.world.api with every change of a pod or a group's object; read by the checkers. Parses with
 lab.sim.reading.documents.
@@ -18,7 +18,7 @@ Place = tuple[str, str, str]
 _MAX_COMPARED = 64
 
 
-class Books:
+class StoreIndex:
     """Gangs and holders of devices, as the store shows them."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from gangsched.core.types.group import GroupState
 from gangsched.errors import GangschedError, InvariantError
 from gangsched.kube.election.fence import Fenced
 from gangsched.lab.sim.faults.mischief import Mischief
-from gangsched.lab.sim.faults.misuse import Spite
+from gangsched.lab.sim.faults.misuse import Misuse
 from gangsched.lab.sim.faults.tampering import Tampering
 from gangsched.lab.sim.judges.at_rest import (
     cache_is_store,
@@ -38,7 +38,7 @@ from gangsched.lab.sim.judges.places.device_holders import OneOwner, bound_as_se
 from gangsched.lab.sim.judges.queueing.filling import outranking
 from gangsched.lab.sim.judges.step_judges import StepJudges
 from gangsched.lab.sim.making import make_scheduler
-from gangsched.lab.sim.reading.received import Told, are_alike
+from gangsched.lab.sim.reading.received import Received, are_alike
 from gangsched.lab.sim.timeline import Timeline
 from gangsched.lab.sim.workloads.arrivals import Workload
 from gangsched.lab.sim.world.actors import Controllers, Kubelets
@@ -90,7 +90,7 @@ class Simulation:
         self.timeline = Timeline()
         self.weather = Weather(Random(f"{seed}-weather"), rates)
         self.inbox: list[ev.Event] = []
-        self.api = SimApi(self.timeline, self.weather, self.hear)
+        self.api = SimApi(self.timeline, self.weather, self.deliver)
         rng = Random(f"{seed}-kubelets")
         self._devices = Kubelets(self.api, self.timeline, rng, self.weather).devices
         Controllers(self.api, self.timeline, Random(f"{seed}-controllers"))
@@ -112,7 +112,9 @@ class Simulation:
             sent=self.sent,
             scheduler=lambda: self.scheduler,
         )
-        self.spite = Spite(self.api, self.timeline, self.weather, Random(f"{seed}-spite"), answer=self.hear)
+        self.misuse = Misuse(
+            self.api, self.timeline, self.weather, Random(f"{seed}-spite"), answer=self.deliver
+        )
         self._store_is_true = not rates.tampering_per_s
         self._decided: list[list[ef.Effect]] = []
         self.half_bound, self._one_owner, self._restarts = HalfBound(), OneOwner(), Restarts()
@@ -139,7 +141,7 @@ class Simulation:
         self._start_process(down_s=lambda: 0.0)
         self.mischief.start()
         self.tampering.start()
-        self.spite.start()
+        self.misuse.start()
 
     # -- running ---------------------------------------------------------------------------------------
 
@@ -183,13 +185,13 @@ class Simulation:
         self._judge(nothing_leaks(self.scheduler))
         self._judge(marks_are_true(self.scheduler))
         self._judge(resting_groups_can_go_on(self.api, self.scheduler))
-        self._judge(self.judges.in_the_end(self.scheduler, self.told, self.timeline.now_s))
+        self._judge(self.judges.in_the_end(self.scheduler, self.received, self.timeline.now_s))
         if not self._store_is_true:
             self._judge(self.tampering.differences())
         self._judge(self._too_long_half_bound())
         # IDs that do not fit into a label are no free room, and guarantees keep room from any group.
         if self.settings.queues is None and not self.settings.devices.in_labels:
-            self._judge(outranking(self.scheduler, self.told, self.timeline.now_s))
+            self._judge(outranking(self.scheduler, self.received, self.timeline.now_s))
         skipped = () if self._has_rested else (GroupState.BACKOFF,)
         starving = nothing_starves(self.scheduler, self._fresh, self.timeline.now_s, skipped)
         self._judge(starving)
@@ -225,7 +227,7 @@ class Simulation:
         self.scheduler = self._make(self.settings)
         # Kinds other than pods, nodes and groups of some dialects usually do not exist.
         self.inbox += [ev.KindMissing(kind) for kind in self.scheduler.kinds if kind not in self.api.streams]
-        self.told = Told()
+        self.received = Received()
         self.judges = self._new_judges()
         self.api.hang_up()
         if self.settings.fence:
@@ -266,7 +268,7 @@ class Simulation:
         fresh.handle(events, now_s)
         return fresh
 
-    def hear(self, event: ev.Event) -> None:
+    def deliver(self, event: ev.Event) -> None:
         self.inbox.append(event)
 
     # -- one turn --------------------------------------------------------------------------------------
@@ -282,9 +284,9 @@ class Simulation:
         if self.inbox:
             n = self._rng.randint(1, len(self.inbox))
             batch, self.inbox = self.inbox[:n], self.inbox[n:]
-            self.told.hear(batch)
+            self.received.apply(batch)
             self._news_s = now_s
-            self._note("told", batch)
+            self._note("receives", batch)
             self._step(lambda: scheduler.handle(batch, now_s))
         if self._deadline_s <= now_s:
             self._step(lambda: scheduler.advance(now_s))
@@ -292,22 +294,22 @@ class Simulation:
             for _ in range(self._k):
                 if self.scheduler is not scheduler or not self._step(lambda: scheduler.schedule_next(now_s)):
                     break
-        self._look()
+        self._check()
         if self.inbox or self._n_active:
             self._wake_s = now_s + self._rng.uniform(0.0, 0.002)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """Checks what has changed since the last check."""
         now = (self.api.n_changes, self._n_steps)
         if now != self._judged:
-            self.half_bound.look(self.api, self.told, self.timeline.now_s)
-            self._restarts.look(self.api)
+            self.half_bound.update(self.api, self.received, self.timeline.now_s)
+            self._restarts.update(self.api)
             if self._store_is_true:
-                holders = (self.api.books.n_takings, self._n_steps)
+                holders = (self.api.index.n_takings, self._n_steps)
                 if holders != self._judged_holders and self._has_time_to_recount():
-                    self._judge(self._one_owner.look(self.api, self.scheduler))
+                    self._judge(self._one_owner.check(self.api, self.scheduler))
                     self._judged_holders = holders
-                if self.api.books.changed:
+                if self.api.index.changed:
                     self._judge(bound_as_sent(self.api, self.sent))
         if self.calm_since_s and self.half_bound.since_s:
             self._judge(self._too_long_half_bound())
@@ -323,7 +325,9 @@ class Simulation:
         is_idle = not self.inbox and not self._n_active
         now_s, since_s = self.timeline.now_s, self.calm_since_s
         self._judge(
-            self.judges.between_turns(self.scheduler, self.told, now_s, calm_since_s=since_s, is_idle=is_idle)
+            self.judges.between_turns(
+                self.scheduler, self.received, now_s, calm_since_s=since_s, is_idle=is_idle
+            )
         )
         for watcher in self.watchers:
             self._judge(watcher(self))
@@ -339,9 +343,9 @@ class Simulation:
         deadline_s, self._n_active = self.scheduler.next_deadline_s(), self.scheduler.n_active
         self._deadline_s = math.inf if deadline_s is None else deadline_s
         self._judge(self._restarts.judge(self.scheduler, effects))
-        self._judge(self.judges.look_always(self.scheduler, effects, self.told))
+        self._judge(self.judges.check_always(self.scheduler, effects, self.received))
         if self.judges.has_more:
-            self._judge(self.judges.look(self.scheduler, effects, self.told, self.timeline.now_s))
+            self._judge(self.judges.check(self.scheduler, effects, self.received, self.timeline.now_s))
         self._decided.append(effects)
         for effect in effects:
             if self._dies_after == 0:
@@ -381,12 +385,12 @@ class Simulation:
             before = self.sent.setdefault(bind.uid, [])
             if self._store_is_true:
                 is_repetition = any(are_alike(bind, other) for other in before)
-                self._judge(bind_is_sound(bind, self.told, is_repetition=is_repetition))
+                self._judge(bind_is_sound(bind, self.received, is_repetition=is_repetition))
                 for judge in () if is_repetition else (node_is_open, self._devices.promised):
-                    self._judge(judge(bind, self.told))
+                    self._judge(judge(bind, self.received))
             before.append(bind)
-        self.told.note_sent(effect, bind)
-        if self.fence is None or not self.fence.holds_back(effect, self.hear):
+        self.received.note_sent(effect, bind)
+        if self.fence is None or not self.fence.holds_back(effect, self.deliver):
             self.api.carry_out(effect)
 
     def _too_long_half_bound(self) -> Iterable[str]:

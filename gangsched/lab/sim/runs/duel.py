@@ -1,6 +1,6 @@
 """Duel: two schedulers at once over one store, each of which may believe that it leads.
 
-The lease is modelled by its worst case: now and then the other replica is told to lead, and the first is not
+The lease is modelled by its worst case: now and then the other replica is made to lead, and the first is not
 notified. A replica may be paused, or die, between any two steps; its requests stay in flight and arrive at
 any time. Only the fence separates them. The store is checked: no device on two live pods, every pod bound as
 some replica decided, and in the end no gang half bound. Not here: checks of one scheduler alone
@@ -31,7 +31,7 @@ from gangsched.lab.sim.judges.gangs.starts import Starts
 from gangsched.lab.sim.judges.places.device_holders import bound_as_sent
 from gangsched.lab.sim.making import usual_config
 from gangsched.lab.sim.reading.documents import ids_of
-from gangsched.lab.sim.reading.received import Told
+from gangsched.lab.sim.reading.received import Received
 from gangsched.lab.sim.runs.driver import Broken
 from gangsched.lab.sim.timeline import Timeline
 from gangsched.lab.sim.workloads.arrivals import Workload
@@ -64,10 +64,10 @@ class Replica:
         self.name = name
         self._duel = duel
         self._rng = Random(f"{duel.seed}-{name}")
-        self.api = SimApi(duel.timeline, duel.weather, self._hear, peer)
+        self.api = SimApi(duel.timeline, duel.weather, self._deliver, peer)
         self.api.is_fenced = True
         self.scheduler: Scheduler
-        self.told: Told
+        self.received: Received
         self._starts: Starts
         self.fence: SimFence | None = None
         self.inbox: list[ev.Event] = []
@@ -97,7 +97,7 @@ class Replica:
         self.scheduler = self._duel.make(self._duel.settings)
         self.scheduler.check_marks()
         self.inbox += [ev.KindMissing(kind) for kind in self.scheduler.kinds if kind not in self.api.streams]
-        self.told, self._starts = Told(), Starts()
+        self.received, self._starts = Received(), Starts()
         self.api.hang_up()
         self.api.connect(down_s=lambda: self._rng.uniform(0.0, 1.0))
 
@@ -127,16 +127,16 @@ class Replica:
     def _look_whether_caught_up(self, bound: dict[str, Any], process: int) -> None:
         if process != self.n_processes:
             return
-        there = self.api.books.uids
+        there = self.api.index.uids
         shown = self.api.streams["pods"].shown
         left = {uid: pod for uid, pod in bound.items() if uid in there and not shown(pod)}
         if left:
             self._duel.timeline.after(_STEP_S, partial(self._look_whether_caught_up, left, process))
         else:
             self._duel.takeovers.by(self)
-            self._hear(ev.LeadershipGained())
+            self._deliver(ev.LeadershipGained())
 
-    def _hear(self, event: ev.Event) -> None:
+    def _deliver(self, event: ev.Event) -> None:
         self.inbox.append(event)
 
     def _released(self, effects: Sequence[Fenced]) -> None:
@@ -170,8 +170,8 @@ class Replica:
         if self.inbox:
             n = self._rng.randint(1, len(self.inbox))
             batch, self.inbox = self.inbox[:n], self.inbox[n:]
-            self.told.hear(batch)
-            self._duel.note(self.name, "told", batch)
+            self.received.apply(batch)
+            self._duel.note(self.name, "receives", batch)
             self.do(scheduler.handle(batch, now_s))
         due_s = self.deadline_s
         if process == self.n_processes and due_s is not None and due_s <= now_s:
@@ -199,7 +199,7 @@ class Replica:
                 self.scheduler.validate()
             except InvariantError as error:
                 # A lagging watch may still report the bind of a pod that has been deleted since.
-                known, there = self.scheduler.shared.cache.pods, self.api.books.uids
+                known, there = self.scheduler.shared.cache.pods, self.api.index.uids
                 if not any(uid in error.message for uid in known if uid not in there):
                     self._duel.judge([error.message])
 
@@ -210,7 +210,7 @@ class Replica:
         self._is_recount_due = self.owns
         if self._n_steps % self._duel.recount_every == 0:
             self.recount()
-        self._duel.judge(self._starts.look(self.scheduler, effects, self.told))
+        self._duel.judge(self._starts.check(self.scheduler, effects, self.received))
         self._duel.judge(self._duel.takeovers.judge(self.scheduler, effects))
         self._duel.decided.append(effects)
         self._duel.n_steps += 1
@@ -227,7 +227,7 @@ class Replica:
             bind = as_bind(effect)
             if bind is not None:
                 self._duel.sent.setdefault(bind.uid, []).append(replace(bind, resource_version=""))
-            if self.fence is not None and not self.fence.holds_back(effect, self._hear):
+            if self.fence is not None and not self.fence.holds_back(effect, self._deliver):
                 self.api.carry_out(effect)
 
 
@@ -366,19 +366,19 @@ class Duel:
         self._judged = now
         if self._n_judged_alike > 1:
             return
-        self.takeovers.look(self.api)
+        self.takeovers.update(self.api)
         yield from self._owned_twice()
         yield from bound_as_sent(self.api, self.sent)
         for replica in self.replicas:
             if replica.scheduler.is_synced:
-                self.half_bound.look(self.api, replica.told, self.timeline.now_s)
+                self.half_bound.update(self.api, replica.received, self.timeline.now_s)
             else:
                 self.half_bound.excuse(self.api)
 
     def _owned_twice(self) -> Iterator[str]:
         """Yields devices on two live pods. Looks again only if the pods, their device IDs, or the set of
         those that replicas have bound has changed."""
-        now = (self.api.books.n_comings, len(self.sent))
+        now = (self.api.index.n_comings, len(self.sent))
         if now == self._owners_judged:
             return
         self._owners_judged = now

@@ -1,8 +1,8 @@
-"""MoodySimulation: a storm in which out-of-tree plugins change their minds, beside claims, failing devices,
-queues, preemption and evictions that are refused.
+"""FickleSimulation: a storm in which out-of-tree plugins change their answers, beside claims, failing
+devices, queues, preemption and evictions that are refused.
 
 A seed draws which of these occur, and how the cluster is configured. Not here: the plugins
-(lab.sim.faults.fickle_plugins), their tempers (lab.sim.faults.plugin_spells), what else goes wrong
+(lab.sim.faults.fickle_plugins), their spells (lab.sim.faults.plugin_spells), what else goes wrong
 (lab.sim.world.weather, lab.sim.faults.mischief).
 """
 
@@ -22,15 +22,15 @@ from gangsched.core.framework.interface import Code
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.pending_hooks import PRE_ENQUEUE
 from gangsched.core.types.group import Group, MemberState
-from gangsched.lab.sim.faults.fickle_plugins import Moody, MoodyGate, MoodyReserve, some_kinds
-from gangsched.lab.sim.faults.plugin_spells import Refusals, Temper
+from gangsched.lab.sim.faults.fickle_plugins import FickleGate, FicklePlugin, FickleReserve, some_kinds
+from gangsched.lab.sim.faults.plugin_spells import Refusals, Spells
 from gangsched.lab.sim.judges.gangs.starts import reserved_by
 from gangsched.lab.sim.making import make_scheduler
-from gangsched.lab.sim.reading.received import Told
+from gangsched.lab.sim.reading.received import Received
 from gangsched.lab.sim.runs.driver import Simulation
-from gangsched.lab.sim.workloads import guaranteed_queues as teams
+from gangsched.lab.sim.workloads import guaranteed_queues
 from gangsched.lab.sim.workloads.arrivals import Workload, preempting_workload, random_workload
-from gangsched.lab.sim.workloads.walltimes import limited_workload, overtime_workload
+from gangsched.lab.sim.workloads.walltimes import overtime_workload, walltimes_workload
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.pod_group import GroupKey
@@ -40,40 +40,40 @@ LOOKED_AGAIN_S = 315.0
 _NO = (Code.UNSCHEDULABLE.value, Code.UNRESOLVABLE.value, Code.ERROR.value)
 _OVERRUN: tuple[Literal["none", "yield", "evict"], ...] = ("none", "yield", "evict")
 _WORKLOADS = (
-    partial(limited_workload, n_arrivals=24),
+    partial(walltimes_workload, n_arrivals=24),
     partial(overtime_workload),
-    teams.teams_workload,
+    guaranteed_queues.queue_guarantees_workload,
     partial(preempting_workload, stubborn=False),
     random_workload,
 )
 
 
-def moody_workload(seed: int) -> Workload:
+def fickle_workload(seed: int) -> Workload:
     """Returns the workload of another storm."""
     return _WORKLOADS[seed % len(_WORKLOADS)](seed)
 
 
 def _has_queues(seed: int) -> bool:
-    return _WORKLOADS[seed % len(_WORKLOADS)] is teams.teams_workload
+    return _WORKLOADS[seed % len(_WORKLOADS)] is guaranteed_queues.queue_guarantees_workload
 
 
-def moody_settings(seed: int, settings: Settings) -> Settings:
+def draw_settings(seed: int, settings: Settings) -> Settings:
     """Returns the settings with what else a seed draws."""
     rng = Random(f"{seed}-settings")
     bound: int | None = rng.choice((1, 1, 2, None))
     queueing = QueueingSettings(bound, mode="hard", on_overrun=rng.choice(_OVERRUN))
     if _has_queues(seed):
-        settings = replace(settings, queues=teams.SETTINGS.queues)
+        settings = replace(settings, queues=guaranteed_queues.SETTINGS.queues)
     return replace(
         settings,
-        devices=moody_devices(rng),
+        devices=draw_devices(rng),
         on_partial_bind=rng.choice(("complete", "unwind")),
         permit_wait_s=rng.choice((3.0, 15.0)),
         queueing=queueing if rng.random() < 0.85 else None,
     )
 
 
-def moody_devices(rng: Random) -> DeviceSettings:
+def draw_devices(rng: Random) -> DeviceSettings:
     """Draws what happens to pods whose device fails."""
     return DeviceSettings(
         on_failure=rng.choice(("none", "evictGang", "evictMember")),
@@ -81,7 +81,7 @@ def moody_devices(rng: Random) -> DeviceSettings:
     )
 
 
-class _ToldOfHooks(Told):
+class _ReceivedWithHooks(Received):
     """Also records groups that a plugin at the edge has refused."""
 
     def __init__(self, refusals: Refusals) -> None:
@@ -89,8 +89,8 @@ class _ToldOfHooks(Told):
         self._asked: dict[int, ef.RunHook] = {}
         self._refusals = refusals
 
-    def hear(self, events: Iterable[ev.Event]) -> None:
-        super().hear(events)
+    def apply(self, events: Iterable[ev.Event]) -> None:
+        super().apply(events)
         for event in events:
             if isinstance(event, ev.GroupRejected):
                 self._refused(event.group)
@@ -116,10 +116,10 @@ class _ToldOfHooks(Told):
                 self._refusals.refused(group, n_more=1)  # in the turn that this answer gives it
 
 
-class WithMoods(Simulation):
+class WithFicklePlugins(Simulation):
     """A simulation in which plugins refuse, raise and wait in spells.
 
-    Schedulers get the plugins of `_moody_plugins`, except in `_fresh`: by then they agree to everything, some
+    Schedulers get the plugins of `_make_plugins`, except in `_fresh`: by then they agree to everything, some
     only once the edge has answered.
     """
 
@@ -128,31 +128,31 @@ class WithMoods(Simulation):
 
     def _begin(self, workload: Workload) -> None:
         self._kinds = some_kinds(self.seed)
-        tempers = (Temper(one.name, self.seed, self.timeline, self.weather) for one in self._kinds)
-        self._tempers = {temper.name: temper for temper in tempers}
-        self._has_moods = True
+        spells = (Spells(one.name, self.seed, self.timeline, self.weather) for one in self._kinds)
+        self._spells = {spells.name: spells for spells in spells}
+        self._has_plugins = True
         self.unasked: set[str] = set()
-        """UIDs of pods that were reserved while no plugin kept a book."""
-        self.watchers += [_judge_refusals, _judge_book]
+        """UIDs of pods that were reserved while no plugin kept a record."""
+        self.watchers += [_judge_refusals, _judge_record]
         super()._begin(workload)
 
-    def _moody_plugins(self, kinds: Iterable[type[Moody]], *, salt: int = 0) -> list[Moody]:
+    def _make_plugins(self, kinds: Iterable[type[FicklePlugin]], *, salt: int = 0) -> list[FicklePlugin]:
         """Makes plugins of these kinds for one profile."""
-        return [kind(self._tempers[kind.name], self.refusals, salt) for kind in kinds]
+        return [kind(self._spells[kind.name], self.refusals, salt) for kind in kinds]
 
     def _fresh(self) -> Scheduler:
-        self._has_moods = False
+        self._has_plugins = False
         try:
             return super()._fresh()
         finally:
-            self._has_moods = True
+            self._has_plugins = True
 
     def _start_process(self, **named: Any) -> None:
         self.unasked.clear()
-        self.refusals = Refusals(self.timeline, has_gate=MoodyGate in self._kinds)
+        self.refusals = Refusals(self.timeline, has_gate=FickleGate in self._kinds)
         super()._start_process(**named)
         self.refusals.groups = self.scheduler.shared.groups.values
-        self.told = self._told = _ToldOfHooks(self.refusals)
+        self.received = self._received = _ReceivedWithHooks(self.refusals)
         others = self.judges.excuses
         self.judges.excuses = lambda group: others(group) or self._may_be_refused(group)
 
@@ -163,7 +163,7 @@ class WithMoods(Simulation):
 
     def _send(self, effect: ef.Effect) -> None:
         if isinstance(effect, ef.RunHook):
-            self._told.asks(effect)
+            self._received.asks(effect)
         super()._send(effect)
 
     def settle(self) -> None:
@@ -174,36 +174,36 @@ class WithMoods(Simulation):
         super().settle()
 
 
-class MoodySimulation(WithMoods):
+class FickleSimulation(WithFicklePlugins):
     """The same, with settings drawn from the seed."""
 
     def __init__(self, seed: int, workload: Workload, *, settings: Settings, **named: Any) -> None:
-        settings = moody_settings(seed, settings)
-        super().__init__(seed, workload, settings=settings, **{**named, "make": self._make_moody})
+        settings = draw_settings(seed, settings)
+        super().__init__(seed, workload, settings=settings, **{**named, "make": self._make_with_plugins})
 
-    def _make_moody(self, settings: Settings) -> Scheduler:
-        make = teams.make_with_queues if _has_queues(self.seed) else make_scheduler
-        return make(settings, *(self._moody_plugins(self._kinds) if self._has_moods else ()))
+    def _make_with_plugins(self, settings: Settings) -> Scheduler:
+        make = guaranteed_queues.make_with_queues if _has_queues(self.seed) else make_scheduler
+        return make(settings, *(self._make_plugins(self._kinds) if self._has_plugins else ()))
 
 
 def _judge_refusals(sim: Simulation) -> Iterator[str]:
     """no-endless-refusals: no group is refused over and over again."""
-    assert isinstance(sim, WithMoods)
+    assert isinstance(sim, WithFicklePlugins)
     yield from sim.refusals.too_many
 
 
-def _judge_book(sim: Simulation) -> Iterator[str]:
-    """nothing-leaks: a plugin's book of reservations agrees with the cache."""
-    assert isinstance(sim, WithMoods)
+def _judge_record(sim: Simulation) -> Iterator[str]:
+    """nothing-leaks: a plugin's record of reservations agrees with the cache."""
+    assert isinstance(sim, WithFicklePlugins)
     if sim.unasked:
         sim.unasked &= reserved_by(sim.scheduler)
     for name, profile in sim.scheduler.shared.profiles.items():
-        plugin: Any = profile.plugin(MoodyReserve.name)
+        plugin: Any = profile.plugin(FickleReserve.name)
         if plugin is not None:
             yield from _differences(sim, name, plugin.held)
 
 
-def _differences(sim: WithMoods, profile: str, booked: Collection[str]) -> Iterator[str]:
+def _differences(sim: WithFicklePlugins, profile: str, recorded: Collection[str]) -> Iterator[str]:
     pods = sim.scheduler.shared.cache.pods
     mine = [info for info in pods.values() if info.pod.spec.scheduler_name == profile]
     held = {info.uid for info in mine if info.state is MemberState.ASSUMED}
@@ -211,7 +211,7 @@ def _differences(sim: WithMoods, profile: str, booked: Collection[str]) -> Itera
     known = {
         info.uid
         for info in mine
-        if info.uid in booked and info.state not in ran and not info.pod.spec.node_name
+        if info.uid in recorded and info.state not in ran and not info.pod.spec.node_name
     }
     if (held ^ known) - sim.unasked:
-        yield f"nothing-leaks: reserved {sorted(held)}, in the plugin's book {sorted(known)}"
+        yield f"nothing-leaks: reserved {sorted(held)}, in the plugin's record {sorted(known)}"

@@ -15,25 +15,25 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.core.scheduler import Scheduler
-from gangsched.lab.sim.faults.fickle_plugins import Moody, MoodyGate, MoodyReserve
+from gangsched.lab.sim.faults.fickle_plugins import FickleGate, FicklePlugin, FickleReserve
 from gangsched.lab.sim.judges.gangs.starts import reserved_by
 from gangsched.lab.sim.making import scheduler_by, with_plugins
 from gangsched.lab.sim.objects import OURS
 from gangsched.lab.sim.runs.configurations import OTHER, Drawn
 from gangsched.lab.sim.runs.driver import Simulation
 from gangsched.lab.sim.runs.duel import Duel
-from gangsched.lab.sim.runs.fickle_run import WithMoods, moody_devices
+from gangsched.lab.sim.runs.fickle_run import WithFicklePlugins, draw_devices
 from gangsched.lab.sim.runs.reload_duel import ReloadDuel
 from gangsched.lab.sim.runs.reloads import ReloadSimulation
 from gangsched.lab.sim.runs.taking_over import Profiles
 from gangsched.lab.sim.runs.volume_run import VolumeSimulation
-from gangsched.lab.sim.workloads import guaranteed_queues as teams
+from gangsched.lab.sim.workloads import guaranteed_queues
 from gangsched.lab.sim.workloads.arrivals import Workload, preempting_workload, random_workload
 from gangsched.lab.sim.workloads.guaranteed_queues import lending_workload
-from gangsched.lab.sim.workloads.limited_queues import capped_workload
-from gangsched.lab.sim.workloads.racks import racked_workload
+from gangsched.lab.sim.workloads.limited_queues import queue_limits_workload
+from gangsched.lab.sim.workloads.racks import topology_workload
 from gangsched.lab.sim.workloads.volumes import volumes_workload
-from gangsched.lab.sim.workloads.walltimes import limited_workload, overtime_workload
+from gangsched.lab.sim.workloads.walltimes import overtime_workload, walltimes_workload
 from gangsched.plugins import build_profiles
 
 _OTHER_SHARE = 0.15
@@ -41,37 +41,37 @@ _STAYS_ON = 0.75
 _N_ARGUMENTS = 3
 
 
-class MoodyReloads(ReloadSimulation, WithMoods):
+class FickleReloads(ReloadSimulation, WithFicklePlugins):
     """Reloads with out-of-tree plugins, which a reload switches on or off, or gives other arguments."""
 
     def __init__(self, seed: int, workload: Workload, *, settings: Settings, **named: Any) -> None:
-        self._moods = Random(f"{seed}-moody-reloads")
-        self._present: list[type[Moody]] | None = None
+        self._plugin_rng = Random(f"{seed}-moody-reloads")
+        self._present: list[type[FicklePlugin]] | None = None
         self._salt = 0
-        devices = moody_devices(Random(f"{seed}-devices"))
+        devices = draw_devices(Random(f"{seed}-devices"))
         super().__init__(seed, workload, settings=replace(settings, devices=devices), **named)
 
     def _make_now(self, settings: Settings) -> Scheduler:
-        if not self._has_moods:
+        if not self._has_plugins:
             return super()._make_now(settings)
         return scheduler_by(self._profiles(), settings)
 
     def _profiles(self) -> Profiles:
         profiles = build_profiles(self._drawn.config)
-        if not self._has_moods:
+        if not self._has_plugins:
             return profiles
         kinds = self._kinds if self._present is None else self._present
-        self.refusals.has_gate = MoodyGate in kinds
+        self.refusals.has_gate = FickleGate in kinds
         return {
-            name: with_plugins(profile, self._moody_plugins(kinds, salt=self._salt))
+            name: with_plugins(profile, self._make_plugins(kinds, salt=self._salt))
             for name, profile in profiles.items()
         }
 
     def _take(self, drawn: Drawn) -> None:
         before = self._kinds if self._present is None else self._present
-        self._present = [kind for kind in self._kinds if self._moods.random() < _STAYS_ON]
-        self._salt = self._moods.randrange(_N_ARGUMENTS)
-        if MoodyReserve not in before:
+        self._present = [kind for kind in self._kinds if self._plugin_rng.random() < _STAYS_ON]
+        self._salt = self._plugin_rng.randrange(_N_ARGUMENTS)
+        if FickleReserve not in before:
             self.unasked |= reserved_by(self.scheduler)
         self.refusals.kept_out.clear()  # all are asked again
         super()._take(drawn)
@@ -81,7 +81,7 @@ class VolumeReloads(ReloadSimulation, VolumeSimulation):
     """Reloads with volumes."""
 
 
-class MoodyVolumeReloads(MoodyReloads, VolumeSimulation):
+class FickleVolumeReloads(FickleReloads, VolumeSimulation):
     """Reloads with both."""
 
 
@@ -92,28 +92,28 @@ class Mixed(NamedTuple):
     simulation: Callable[..., Simulation | Duel] = ReloadSimulation
 
 
-_SMALL = partial(limited_workload, n_arrivals=24)
+_SMALL = partial(walltimes_workload, n_arrivals=24)
 _PREEMPTING = partial(preempting_workload, stubborn=False)
 _ALONE = (
     Mixed(_SMALL),
     Mixed(overtime_workload),
-    Mixed(teams.teams_workload),
+    Mixed(guaranteed_queues.queue_guarantees_workload),
     Mixed(partial(lending_workload, over_s=45.0)),
-    Mixed(partial(capped_workload, over_s=45.0)),
+    Mixed(partial(queue_limits_workload, over_s=45.0)),
     Mixed(_PREEMPTING),
     Mixed(random_workload),
 )
 BESIDE = (
-    Mixed(racked_workload),
+    Mixed(topology_workload),
     Mixed(volumes_workload, VolumeReloads),
     Mixed(random_workload, ReloadDuel),
-    Mixed(_SMALL, MoodyReloads),
+    Mixed(_SMALL, FickleReloads),
     Mixed(_PREEMPTING, partial(ReloadDuel, foresees=True)),
-    Mixed(random_workload, MoodyReloads),
-    Mixed(volumes_workload, MoodyVolumeReloads),
-    Mixed(teams.teams_workload, MoodyReloads),
-    Mixed(racked_workload, MoodyReloads),
-    Mixed(_PREEMPTING, MoodyReloads),
+    Mixed(random_workload, FickleReloads),
+    Mixed(volumes_workload, FickleVolumeReloads),
+    Mixed(guaranteed_queues.queue_guarantees_workload, FickleReloads),
+    Mixed(topology_workload, FickleReloads),
+    Mixed(_PREEMPTING, FickleReloads),
 )
 """What three seeds of eight run."""
 _OF, _BESIDE = 8, (2, 3, 4)

@@ -41,7 +41,7 @@ class ReloadSimulation(Simulation):
         return scheduler_by(self._profiles(), settings)
 
     def _profiles(self) -> Profiles:
-        """Builds the present configuration's profiles anew, with all of their plugins."""
+        """Builds the present configuration's profiles, with all of their plugins."""
         return build_profiles(self._drawn.config)
 
     def _begin(self, workload: Workload) -> None:

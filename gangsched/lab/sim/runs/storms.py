@@ -17,16 +17,15 @@ from gangsched.config.devices import DeviceSettings
 from gangsched.config.documents import KUBE_API_VERSION, KUBE_KIND
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.scheduler import Scheduler
-from gangsched.lab.sim.faults import mischief
-from gangsched.lab.sim.faults import misuse as spite
+from gangsched.lab.sim.faults import mischief, misuse
 from gangsched.lab.sim.faults.fickle_plugins import KINDS
 from gangsched.lab.sim.making import make_scheduler
 from gangsched.lab.sim.runs.driver import Broken, Simulation
 from gangsched.lab.sim.runs.duel import Duel, make_follower
-from gangsched.lab.sim.runs.fickle_run import MoodySimulation, moody_workload
+from gangsched.lab.sim.runs.fickle_run import FickleSimulation, fickle_workload
 from gangsched.lab.sim.runs.reload_mix import reloads_workload, start_reloads
 from gangsched.lab.sim.runs.volume_run import VolumeSimulation
-from gangsched.lab.sim.workloads import limited_queues as capped
+from gangsched.lab.sim.workloads import limited_queues
 from gangsched.lab.sim.workloads.arrivals import (
     Workload,
     hostile_workload,
@@ -34,22 +33,22 @@ from gangsched.lab.sim.workloads.arrivals import (
     preempting_workload,
     random_workload,
 )
-from gangsched.lab.sim.workloads.dialects import worded_workload
+from gangsched.lab.sim.workloads.dialects import dialects_workload
 from gangsched.lab.sim.workloads.guaranteed_queues import (
     SETTINGS,
     lending_workload,
     make_with_queues,
-    teams_workload,
+    queue_guarantees_workload,
 )
-from gangsched.lab.sim.workloads.large import crowded_workload, webbed_workload
+from gangsched.lab.sim.workloads.large import large_gang_workload, linked_groups_workload
 from gangsched.lab.sim.workloads.late_gangs import late_workload
-from gangsched.lab.sim.workloads.links import linked_workload
-from gangsched.lab.sim.workloads.pod_constraints import choosy_workload
-from gangsched.lab.sim.workloads.racks import racked_workload
+from gangsched.lab.sim.workloads.links import bandwidth_workload
+from gangsched.lab.sim.workloads.pod_constraints import constrained_workload
+from gangsched.lab.sim.workloads.racks import topology_workload
 from gangsched.lab.sim.workloads.tenants import SETTINGS as TENANTS
 from gangsched.lab.sim.workloads.tenants import make_with_tenants, storing_workload, tenants_workload
 from gangsched.lab.sim.workloads.volumes import volumes_workload
-from gangsched.lab.sim.workloads.walltimes import limited_workload, overtime_workload
+from gangsched.lab.sim.workloads.walltimes import overtime_workload, walltimes_workload
 from gangsched.lab.sim.world.weather import CALM, STORM, Rates
 from gangsched.plugins import IN_TREE
 
@@ -57,12 +56,12 @@ FENCED = Settings(fence=True)
 # Without a fence there must be no late binds: one does harm if it lands after a GET found the pod unbound and
 # its room was released, or after another process listed its pod.
 ROUGH = replace(STORM, late=0.0)
-HOSTILE = replace(STORM, proxied=0.06, throttled=0.03, unread=0.1, spite_per_s=1.0)
-MOODY = replace(STORM, bad_temper=0.4)
+HOSTILE = replace(STORM, proxied=0.06, throttled=0.03, unread=0.1, misuse_per_s=1.0)
+FICKLE = replace(STORM, bad_spells=0.4)
 # STORM would lose one in eight of thousands of binds, and each loss occupies a place among those in flight.
-CROWDED = replace(ROUGH, lost_before=0.01, lost_after=0.01, slow=0.01, longest_timeout_s=2.0)
+LARGE = replace(ROUGH, lost_before=0.01, lost_after=0.01, slow=0.01, longest_timeout_s=2.0)
 _STORM_S = 40.0
-_PACES = ("mischief_per_s", "spite_per_s", "tampering_per_s", "bad_temper")
+_PACES = ("mischief_per_s", "misuse_per_s", "tampering_per_s", "bad_spells")
 _MEASURES = frozenset(("watch_delay_s", "longest_timeout_s", "without", "crashes", *_PACES))
 Make = Callable[[Settings], Scheduler]
 
@@ -121,9 +120,9 @@ STORMS: dict[str, Storm] = {
         rates=HOSTILE,
     ),
     "crowd": Storm(
-        "a gang of thousands among small ones", crowded_workload, rates=CROWDED, storm_s=25.0, is_slow=True
+        "a gang of thousands among small ones", large_gang_workload, rates=LARGE, storm_s=25.0, is_slow=True
     ),
-    "web": Storm("sets of groups that list one another", webbed_workload, is_slow=True),
+    "web": Storm("sets of groups that list one another", linked_groups_workload, is_slow=True),
     "preempting": Storm(
         "too small a cluster, four priorities",
         partial(preempting_workload, stubborn=False),
@@ -132,19 +131,19 @@ STORMS: dict[str, Storm] = {
     ),
     "claims": Storm(
         "gangs of the whole cluster behind a stream, where room is kept for groups passed twice",
-        limited_workload,
+        walltimes_workload,
         settings=replace(FENCED, permit_wait_s=15.0, queueing=QueueingSettings(2, mode="hard")),
         storm_s=60.0,
     ),
     "budget": Storm(
         "as claims, and only once what a claim keeps idle is earned",
-        limited_workload,
+        walltimes_workload,
         settings=replace(FENCED, permit_wait_s=15.0, queueing=QueueingSettings(2, mode="budget")),
         storm_s=60.0,
     ),
     "overrun": Storm(
         "as claims, and what runs past its stated walltime is evicted for them",
-        partial(limited_workload, longest_s=120.0),
+        partial(walltimes_workload, longest_s=120.0),
         settings=replace(
             FENCED,
             permit_wait_s=15.0,
@@ -164,20 +163,20 @@ STORMS: dict[str, Storm] = {
     ),
     "queues": Storm(
         "three teams, two of which get back what is guaranteed to them, with claims at a bound of two",
-        teams_workload,
+        queue_guarantees_workload,
         settings=replace(FENCED, permit_wait_s=15.0, queueing=SETTINGS.queueing, queues=SETTINGS.queues),
         make=make_with_queues,
         storm_s=60.0,
     ),
     "tenants": Storm(
-        "as claims, lending or preempting, of three namespaces, none of which may be told of another",
+        "as claims, lending or preempting, of three namespaces, none of which may learn of another",
         tenants_workload,
         settings=replace(FENCED, permit_wait_s=15.0, queueing=TENANTS.queueing, queues=TENANTS.queues),
         make=make_with_tenants,
         storm_s=45.0,
     ),
     "storing": Storm(
-        "as volumes, of three namespaces with disruption budgets, none of which may be told of another",
+        "as volumes, of three namespaces with disruption budgets, none of which may learn of another",
         storing_workload,
         settings=replace(FENCED, permit_wait_s=15.0),
         simulation=VolumeSimulation,
@@ -191,11 +190,14 @@ STORMS: dict[str, Storm] = {
     ),
     "limits": Storm(
         "queues with limits, gangs that need all of one, and small pods that fit below it",
-        capped.capped_workload,
+        limited_queues.queue_limits_workload,
         settings=replace(
-            FENCED, permit_wait_s=15.0, queueing=capped.SETTINGS.queueing, queues=capped.SETTINGS.queues
+            FENCED,
+            permit_wait_s=15.0,
+            queueing=limited_queues.SETTINGS.queueing,
+            queues=limited_queues.SETTINGS.queues,
         ),
-        make=capped.make_with_limits,
+        make=limited_queues.make_with_limits,
         storm_s=45.0,
     ),
     "duel": Storm(
@@ -211,22 +213,22 @@ STORMS: dict[str, Storm] = {
     ),
     "racks": Storm(
         "as storm, of gangs that must be in one rack or block, or would rather be",
-        racked_workload,
+        topology_workload,
         settings=replace(FENCED, permit_wait_s=15.0),
     ),
     "wordings": Storm(
-        "as storm, of gangs in other systems' words, with roles, and of pods that say how their devices lie",
-        worded_workload,
+        "as storm, of gangs in other systems' dialects, with roles, and of pods with constraints on devices",
+        dialects_workload,
         rates=replace(STORM, unread=0.1),
     ),
     "choosy": Storm(
         "as storm, of pods with selectors, affinity, tolerations, spread and ports; labels and taints change",
-        choosy_workload,
+        constrained_workload,
         settings=replace(FENCED, permit_wait_s=15.0),
     ),
     "links": Storm(
         "as storm, of pods that ask for bandwidth; agents report what nodes have left, or fall silent",
-        linked_workload,
+        bandwidth_workload,
         settings=replace(FENCED, permit_wait_s=15.0),
     ),
     "late": Storm(
@@ -243,9 +245,9 @@ STORMS: dict[str, Storm] = {
     ),
     "moody": Storm(
         "as others, with plugins that refuse, raise and make gangs wait, in spells; most with claims",
-        moody_workload,
-        rates=MOODY,
-        simulation=MoodySimulation,
+        fickle_workload,
+        rates=FICKLE,
+        simulation=FickleSimulation,
     ),
     "reloads": Storm(
         "as others, with moods, volumes or a duel in some seeds, and every few seconds another configuration",
@@ -365,9 +367,9 @@ def _faults(rates: Rates) -> list[str]:
     names = [name for name in Rates.__struct_fields__ if name not in _MEASURES and getattr(rates, name)]
     if rates.mischief_per_s:
         names += mischief.DEEDS
-    if rates.spite_per_s:
-        names += spite.DEEDS
-    if rates.bad_temper:
+    if rates.misuse_per_s:
+        names += misuse.DEEDS
+    if rates.bad_spells:
         names += [kind.name for kind in KINDS]
     return [name for name in names if name not in rates.without]
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from gangsched.config import Settings
 from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
-from gangsched.lab.sim.reading.received import Told
+from gangsched.lab.sim.reading.received import Received
 from gangsched.lab.sim.timeline import Timeline
 from gangsched.lab.sim.world.api import SimApi
 from gangsched.model import effects as ef
@@ -28,7 +28,7 @@ class Process(Protocol):
     """What runs the process that takes it over: a simulation, or a replica of a duel."""
 
     scheduler: Scheduler
-    told: Told
+    received: Received
     inbox: list[ev.Event]
     api: SimApi
 
@@ -54,37 +54,37 @@ class TakingOver:
         self._note = note
         self._wakes_s = wakes_s
         self._taken: tuple[Profiles, Settings] | None = None
-        self._untold: Scheduler | None = None
+        self._unlisted: Scheduler | None = None
         """The scheduler that lists all pods again, while it has not received them."""
 
     @property
     def is_over(self) -> bool:
         """Whether the whole configuration is in effect."""
         scheduler = self._process.scheduler
-        return self._untold is not scheduler and not scheduler.is_retiring
+        return self._unlisted is not scheduler and not scheduler.is_retiring
 
     def take(self, profiles: Profiles, settings: Settings) -> None:
         """Puts these into effect."""
         scheduler = self._process.scheduler
         if scheduler.shared.profiles.keys() != profiles.keys():  # some pods had no profile until now
-            self._untold = scheduler
-            self._timeline.after(self._rng.uniform(0.0, 1.0), partial(self._tell_pods_anew, scheduler))
+            self._unlisted = scheduler
+            self._timeline.after(self._rng.uniform(0.0, 1.0), partial(self._list_pods_again, scheduler))
         self._taken = profiles, settings
         self._step(partial(self._reconfigured, profiles, settings))
         self._leave(self._taken)
 
-    def _tell_pods_anew(self, scheduler: Scheduler) -> None:
+    def _list_pods_again(self, scheduler: Scheduler) -> None:
         """Delivers a list as one batch, behind the events received before."""
         process, now_s = self._process, self._timeline.now_s
         if scheduler is process.scheduler and now_s < self._wakes_s():
-            self._timeline.at(self._wakes_s(), partial(self._tell_pods_anew, scheduler))
+            self._timeline.at(self._wakes_s(), partial(self._list_pods_again, scheduler))
             return
-        self._untold = None
+        self._unlisted = None
         if scheduler is process.scheduler:
-            process.told.hear(process.inbox)
-            batch = [*process.inbox, *map(ev.PodUpdated, process.told.pods.values())]
+            process.received.apply(process.inbox)
+            batch = [*process.inbox, *map(ev.PodUpdated, process.received.pods.values())]
             process.inbox = []
-            self._note("told anew", batch)
+            self._note("receives again", batch)
             self._step(partial(scheduler.handle, batch, now_s))
 
     def _leave(self, taken: tuple[Profiles, Settings]) -> None:

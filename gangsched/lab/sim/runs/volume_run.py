@@ -29,7 +29,7 @@ class VolumeSimulation(Simulation):
         self.api.hooks.bodies = HookBodies(self.timeline, self.weather, self._plugin, self.storage.answer)
         self.storage.start()
         rules = VolumeRules()
-        self.watchers.append(lambda _: rules.look(self.api, self.told, self.sent, self.timeline.now_s))
+        self.watchers.append(lambda _: rules.check(self.api, self.received, self.sent, self.timeline.now_s))
         super()._begin(workload)
 
     def _plugin(self, effect: ef.RunHook) -> Any:
@@ -40,17 +40,17 @@ class VolumeSimulation(Simulation):
         self.weather.clear()
         self.storage.repair()
         super().settle()
-        self._judge(unserved(self.scheduler, self.told, self.api.objects, self.judges.is_kept_out))
+        self._judge(unserved(self.scheduler, self.received, self.api.objects, self.judges.is_kept_out))
 
     def _fresh(self) -> Scheduler:
         make: Callable[..., Scheduler] = self._make
 
-        def told_first(settings: Any) -> Scheduler:
+        def with_storage(settings: Any) -> Scheduler:
             scheduler = make(settings)
             scheduler.handle(list(self.storage.events()), self.timeline.now_s)
             return scheduler
 
-        self._make = told_first
+        self._make = with_storage
         try:
             return super()._fresh()
         finally:

@@ -31,12 +31,12 @@ _ASKED: tuple[Mapping[str, Any], ...] = (
 )
 
 
-def worded_workload(seed: int) -> Workload:
+def dialects_workload(seed: int) -> Workload:
     """Nodes of several makes, some without a list; most gangs in one of the other systems' dialects."""
     rng = Random(f"{seed}-wordings")
     drawn = random_workload(seed)
     nodes = tuple(_made(rng, node) for node in drawn.nodes)
-    return Workload(nodes, tuple(_worded(rng, arrival) for arrival in drawn.arrivals))
+    return Workload(nodes, tuple(_in_dialect(rng, arrival) for arrival in drawn.arrivals))
 
 
 def _made(rng: Random, node: Node) -> Node:
@@ -49,7 +49,7 @@ def _made(rng: Random, node: Node) -> Node:
     return replace(node, metadata=replace(meta, annotations=own, labels=labels))
 
 
-def _worded(rng: Random, arrival: Arrival) -> Arrival:
+def _in_dialect(rng: Random, arrival: Arrival) -> Arrival:
     asked = {}
     if rng.random() < 0.5:
         asked[CONSTRAINTS_KEY] = json.dumps({GPU: rng.choice(_ASKED)})

@@ -43,7 +43,7 @@ def make_with_queues(settings: Settings, *plugins: Any) -> Scheduler:
     return scheduler_of(_CONFIG, settings, *plugins)
 
 
-def teams_workload(seed: int, *, n_arrivals: int = 36, over_s: float = 45.0) -> Workload:
+def queue_guarantees_workload(seed: int, *, n_arrivals: int = 36, over_s: float = 45.0) -> Workload:
     """Returns a workload of pods that end by themselves; most state when. Some gangs take the whole cluster.
 
     Some name another queue later, most of them after they have started.

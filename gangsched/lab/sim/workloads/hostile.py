@@ -193,11 +193,11 @@ def hostile_pod(
 def hostile_node(rng: Random, name: str) -> dict[str, Any]:
     """A node as JSON with extreme capacity and any annotations of its agent; nothing is scheduled there by
     default."""
-    said = {key: hostile_text(rng) for key in rng.sample(NODE_KEYS, rng.randint(0, 3))}
+    annotations = {key: hostile_text(rng) for key in rng.sample(NODE_KEYS, rng.randint(0, 3))}
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "annotations": said},
+        "metadata": {"name": name, "annotations": annotations},
         "spec": {"unschedulable": True},
         "status": {"allocatable": {**hostile_requests(rng), "pods": rng.choice(("0", "110", "9Ei"))}},
     }

@@ -17,7 +17,7 @@ from gangsched.model.pod_group import GROUPS_KEY
 _PODS_A_NODE = 110
 
 
-def crowded_workload(seed: int) -> Workload:
+def large_gang_workload(seed: int) -> Workload:
     """Returns a gang of 1,000 to 2,000 pods, which fits or does not by a node or two, among a few small
     ones."""
     rng = Random(f"{seed}-crowd")
@@ -35,7 +35,7 @@ def crowded_workload(seed: int) -> Workload:
     return Workload(nodes, (*few.arrivals, Arrival(2.0, crowd, gap_s=gap_s)))
 
 
-def webbed_workload(seed: int) -> Workload:
+def linked_groups_workload(seed: int) -> Workload:
     """Returns sets of 3 to 90 groups of one pod that list their neighbours: up to 64 start together."""
     rng = Random(f"{seed}-web")
     nodes = tuple(make_node(f"n{i}") for i in range(rng.randint(4, 14)))

@@ -44,7 +44,7 @@ def make_with_limits(settings: Settings) -> Scheduler:
     return scheduler_of(_CONFIG, settings)
 
 
-def capped_workload(seed: int, *, n_arrivals: int = 32, over_s: float = 30.0) -> Workload:
+def queue_limits_workload(seed: int, *, n_arrivals: int = 32, over_s: float = 30.0) -> Workload:
     """Returns a workload in which every pod ends by itself, and most state when."""
     rng = Random(f"{seed}-capped")
     gpus = 4

@@ -47,13 +47,18 @@ class Report(msgspec.Struct, frozen=True):
         if self.left is not None:
             egress, ingress = self.left
             seen = api.wall_time().strftime("%Y-%m-%dT%H:%M:%SZ")
-            said = {"egressMBps": egress, "ingressMBps": ingress, "totalMBps": LINK_MBPS, "observedAt": seen}
-            text = json.dumps(said)
+            report = {
+                "egressMBps": egress,
+                "ingressMBps": ingress,
+                "totalMBps": LINK_MBPS,
+                "observedAt": seen,
+            }
+            text = json.dumps(report)
         own = {**(node.metadata.annotations or {}), REMAINING_KEY: text}
         api.put_node(replace(node, metadata=replace(node.metadata, annotations=own)))
 
 
-def linked_workload(seed: int) -> Workload:
+def bandwidth_workload(seed: int) -> Workload:
     """Most pods ask for bandwidth; agents report every few seconds, and some fall silent."""
     rng = Random(f"{seed}-links")
     drawn = preempting_workload(seed, stubborn=False) if rng.random() < 0.5 else random_workload(seed)

@@ -1,8 +1,8 @@
-"""Workloads of pods that are choosy about their node and neighbours, on nodes whose labels and taints change.
+"""Workloads of pods with constraints on their node and neighbours, on nodes whose labels and taints change.
 
 Selectors, node affinity, tolerations, affinity and anti-affinity, topology spread, host ports: each gang of a
 kind, or only some of its members. Everything else is drawn as in lab.sim.workloads.arrivals; half of the
-seeds have a cluster that is too small, and priorities. Not here: what the wishes mean
+seeds have a cluster that is too small, and priorities. Not here: what the constraints mean
 (lab.sim.judges.places.pod_constraints).
 """
 
@@ -28,7 +28,7 @@ _APPS = ("a", "b", "c")
 _EFFECTS = ("NoSchedule", "NoSchedule", "PreferNoSchedule", "NoExecute")
 _TAINT_KEY = "dedicated"
 _PORTS = (8080, 8080, 9090)
-Wish = dict[str, Any]
+Constraints = dict[str, Any]
 """Fields of a pod's spec, as JSON."""
 
 
@@ -64,12 +64,12 @@ class Neighbour(msgspec.Struct, frozen=True):
         timeline.after(self.stays_s, partial(api.delete_pod, pod))
 
 
-def choosy_workload(seed: int) -> Workload:
-    """Nodes in up to three zones, some tainted or without labels, and pods of which most are choosy."""
+def constrained_workload(seed: int) -> Workload:
+    """Nodes in up to three zones, some tainted or without labels, and pods of which most have constraints."""
     rng = Random(f"{seed}-choosy")
     drawn = preempting_workload(seed, stubborn=False) if rng.random() < 0.5 else random_workload(seed)
     nodes = tuple(_node(rng, node) for node in drawn.nodes)
-    arrivals = tuple(_choosy(rng, arrival) for arrival in drawn.arrivals)
+    arrivals = tuple(_constrained(rng, arrival) for arrival in drawn.arrivals)
     changes = [_change(rng, nodes) for _ in range(rng.randint(0, 10))]
     neighbours = [_neighbour(rng, nodes, k) for k in range(rng.randint(0, 5))]
     return Workload(nodes, arrivals, (*drawn.intrusions, *changes, *neighbours))
@@ -110,33 +110,39 @@ def _change(rng: Random, nodes: tuple[Node, ...]) -> NodeEdit:
 
 def _neighbour(rng: Random, nodes: tuple[Node, ...], k: int) -> Neighbour:
     pod = make_pod(f"neighbour-{k}", gpus=0, scheduler=STRANGER, labels={_APP: rng.choice(_APPS)})
-    wish = rng.choice((_nothing, _nothing, _away, _port))(rng, f"neighbour-{k}")
-    spec = replace(_with(pod, wish).spec, node_name=rng.choice(nodes).metadata.name)
+    constraints = rng.choice((_nothing, _nothing, _away, _port))(rng, f"neighbour-{k}")
+    spec = replace(_with(pod, constraints).spec, node_name=rng.choice(nodes).metadata.name)
     return Neighbour(rng.uniform(0.0, 30.0), replace(pod, spec=spec), rng.uniform(2.0, 25.0))
 
 
 # -- pods ------------------------------------------------------------------------------------------------
 
 
-def _choosy(rng: Random, arrival: Arrival) -> Arrival:
-    """All members of an app; each, or only the first few, with one or two wishes."""
+def _constrained(rng: Random, arrival: Arrival) -> Arrival:
+    """All members of an app; each, or only the first few, with one or two constraints."""
     first = arrival.pods[0].metadata.name
     name = first.rpartition("-")[0] or first
     labels = {_APP: rng.choice(_APPS), _TEAM: name}
-    wish: Wish = {}
+    constraints: Constraints = {}
     for kind in rng.sample(_KINDS, rng.choice((0, 1, 1, 1, 2))):
-        wish = _merged(wish, kind(rng, name))
-    n = len(arrival.pods) if rng.random() < 0.75 or _SPREAD in wish else rng.randint(1, len(arrival.pods))
+        constraints = _merged(constraints, kind(rng, name))
+    n = (
+        len(arrival.pods)
+        if rng.random() < 0.75 or _SPREAD in constraints
+        else rng.randint(1, len(arrival.pods))
+    )
     pods = [_labelled(pod, labels) for pod in arrival.pods]
-    return replace(arrival, pods=tuple(_with(pod, wish) if k < n else pod for k, pod in enumerate(pods)))
+    return replace(
+        arrival, pods=tuple(_with(pod, constraints) if k < n else pod for k, pod in enumerate(pods))
+    )
 
 
 def _labelled(pod: Pod, labels: dict[str, str]) -> Pod:
     return replace(pod, metadata=replace(pod.metadata, labels={**(pod.metadata.labels or {}), **labels}))
 
 
-def _with(pod: Pod, wish: Wish) -> Pod:
-    fields = dict(wish)
+def _with(pod: Pod, constraints: Constraints) -> Pod:
+    fields = dict(constraints)
     port = fields.pop("port", None)
     read = msgspec.convert(fields, PodSpec)
     spec = replace(
@@ -152,10 +158,10 @@ def _with(pod: Pod, wish: Wish) -> Pod:
     return replace(pod, spec=spec)
 
 
-def _merged(wish: Wish, more: Wish) -> Wish:
-    both = {**wish, **more}
-    if _AFFINITY in wish and _AFFINITY in more:
-        both[_AFFINITY] = {**wish[_AFFINITY], **more[_AFFINITY]}
+def _merged(constraints: Constraints, more: Constraints) -> Constraints:
+    both = {**constraints, **more}
+    if _AFFINITY in constraints and _AFFINITY in more:
+        both[_AFFINITY] = {**constraints[_AFFINITY], **more[_AFFINITY]}
     return both
 
 
@@ -164,15 +170,15 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def _nothing(rng: Random, name: str) -> Wish:
+def _nothing(rng: Random, name: str) -> Constraints:
     return {}
 
 
-def _selector(rng: Random, name: str) -> Wish:
+def _selector(rng: Random, name: str) -> Constraints:
     return {"nodeSelector": rng.choice(({_DISK: "ssd"}, {_DISK: "hdd"}, {ZONE: "z0"}))}
 
 
-def _node_affinity(rng: Random, name: str) -> Wish:
+def _node_affinity(rng: Random, name: str) -> Constraints:
     asked = rng.choice(
         (
             [{"key": ZONE, "operator": "In", "values": ["z0", "z1"]}],
@@ -183,14 +189,14 @@ def _node_affinity(rng: Random, name: str) -> Wish:
             [{"key": _SLOTS, "operator": "Lt", "values": ["5"]}, {"key": _DISK, "operator": "Exists"}],
         )
     )
-    terms: list[Wish] = [{"matchExpressions": asked}]
+    terms: list[Constraints] = [{"matchExpressions": asked}]
     if rng.random() < 0.3:
         other = {"key": "metadata.name", "operator": rng.choice(("In", "NotIn")), "values": ["n1"]}
         terms.append({"matchFields": [other]})
     return {_AFFINITY: {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": terms}}}}
 
 
-def _tolerant(rng: Random, name: str) -> Wish:
+def _tolerant(rng: Random, name: str) -> Constraints:
     one = rng.choice(
         (
             {"key": _TAINT_KEY, "operator": "Equal", "value": "x", "effect": "NoSchedule"},
@@ -203,8 +209,8 @@ def _tolerant(rng: Random, name: str) -> Wish:
     return {"tolerations": [one]}
 
 
-def _term(rng: Random, labels: dict[str, str]) -> Wish:
-    selector: Wish = {"matchLabels": labels}
+def _term(rng: Random, labels: dict[str, str]) -> Constraints:
+    selector: Constraints = {"matchLabels": labels}
     if rng.random() < 0.2:
         (key, value), *_ = labels.items()
         selector = {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
@@ -216,26 +222,26 @@ def _about(rng: Random, name: str) -> dict[str, str]:
     return {_TEAM: name} if rng.random() < 0.5 else {_APP: rng.choice(_APPS)}
 
 
-def _near(rng: Random, name: str) -> Wish:
+def _near(rng: Random, name: str) -> Constraints:
     terms = [_term(rng, _about(rng, name)) for _ in range(rng.choice((1, 1, 1, 2)))]
     return {_AFFINITY: {"podAffinity": {_REQUIRED: terms}}}
 
 
-def _away(rng: Random, name: str) -> Wish:
+def _away(rng: Random, name: str) -> Constraints:
     terms = [_term(rng, _about(rng, name)) for _ in range(rng.choice((1, 1, 2)))]
     return {_AFFINITY: {"podAntiAffinity": {_REQUIRED: terms}}}
 
 
-def _rather(rng: Random, name: str) -> Wish:
+def _rather(rng: Random, name: str) -> Constraints:
     weighed = [{"weight": rng.randint(1, 100), "podAffinityTerm": _term(rng, _about(rng, name))}]
     return {_AFFINITY: {rng.choice(("podAffinity", "podAntiAffinity")): {_PREFERRED: weighed}}}
 
 
-def _spread(rng: Random, name: str) -> Wish:
+def _spread(rng: Random, name: str) -> Constraints:
     """Over the members of its own gang, all of which say the same."""
     found = []
     for key in rng.sample((HOSTNAME, ZONE), rng.choice((1, 1, 2))):
-        one: Wish = {
+        one: Constraints = {
             "maxSkew": rng.choice((1, 1, 2)),
             "topologyKey": key,
             "whenUnsatisfiable": rng.choice(("DoNotSchedule", "DoNotSchedule", "ScheduleAnyway")),
@@ -253,8 +259,8 @@ def _spread(rng: Random, name: str) -> Wish:
     return {_SPREAD: found}
 
 
-def _port(rng: Random, name: str) -> Wish:
-    port: Wish = {"containerPort": 80, "hostPort": rng.choice(_PORTS)}
+def _port(rng: Random, name: str) -> Constraints:
+    port: Constraints = {"containerPort": 80, "hostPort": rng.choice(_PORTS)}
     if rng.random() < 0.3:
         port["protocol"] = "UDP"
     if rng.random() < 0.3:
@@ -262,6 +268,6 @@ def _port(rng: Random, name: str) -> Wish:
     return {"port": port}
 
 
-_KINDS: tuple[Callable[[Random, str], Wish], ...] = (
+_KINDS: tuple[Callable[[Random, str], Constraints], ...] = (
     *(_selector, _node_affinity, _tolerant, _near, _away, _rather, _spread, _spread, _port),
 )

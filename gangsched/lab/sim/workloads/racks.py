@@ -18,7 +18,7 @@ from gangsched.model.topology import TOPOLOGY_KEY
 
 BLOCK = "topology.example.com/block"
 _LONG_GRACE = "20"
-_WISHES = (
+_TOPOLOGIES = (
     f"required: {RACK}",
     f"required: {RACK}",
     f"required: {BLOCK}",
@@ -29,7 +29,7 @@ _WISHES = (
 )
 
 
-def racked_workload(seed: int) -> Workload:
+def topology_workload(seed: int) -> Workload:
     """Racks of one to three nodes in two blocks, some nodes without a label; most gangs ask for one."""
     rng = Random(f"{seed}-racks")
     drawn = preempting_workload(seed, stubborn=False) if rng.random() < 0.5 else random_workload(seed)
@@ -51,16 +51,16 @@ def _asking(rng: Random, arrival: Arrival) -> Arrival:
         return arrival
     if arrival.dialect == "core" and arrival.group is not None and rng.random() < 0.5:
         return replace(arrival, group=_constrained(arrival.group))
-    wish = rng.choice(_WISHES)
-    return replace(arrival, pods=tuple(_annotated(pod, wish) for pod in arrival.pods))
+    topology = rng.choice(_TOPOLOGIES)
+    return replace(arrival, pods=tuple(_annotated(pod, topology) for pod in arrival.pods))
 
 
 def _constrained(group: CustomObject) -> CustomObject:
     return replace(group, spec={**(group.spec or {}), "schedulingConstraints": {"topology": [{"key": RACK}]}})
 
 
-def _annotated(pod: Pod, wish: str) -> Pod:
-    own = {**(pod.metadata.annotations or {}), TOPOLOGY_KEY: wish}
+def _annotated(pod: Pod, topology: str) -> Pod:
+    own = {**(pod.metadata.annotations or {}), TOPOLOGY_KEY: topology}
     if (
         own.get(GRACE_KEY) == _LONG_GRACE
     ):  # with so much lost here it would stay half bound for longer than the limit

@@ -1,4 +1,4 @@
-"""Workloads of several namespaces, whose tenants may not be told of one another.
+"""Workloads of several namespaces, whose tenants may not learn of one another.
 
 Not here: the judge of what each of them reads (lab.sim.judges.words.tenants). Called by lab.sim.runs.storms.
 """
@@ -16,11 +16,11 @@ from gangsched.lab.sim.making import config_with, scheduler_of
 from gangsched.lab.sim.workloads.arrivals import Arrival, Workload, preempting_workload
 from gangsched.lab.sim.workloads.guaranteed_queues import lending_workload
 from gangsched.lab.sim.workloads.volumes import of_tenant, volumes_workload
-from gangsched.lab.sim.workloads.walltimes import limited_workload
+from gangsched.lab.sim.workloads.walltimes import walltimes_workload
 from gangsched.model.objects import ObjectMeta
 
 NAMESPACES = ("d", "da", "d-team")
-_KINDS = (limited_workload, lending_workload, preempting_workload)
+_KINDS = (walltimes_workload, lending_workload, preempting_workload)
 _OURS = """
 queueing: {bound: {groups: 2, mode: hard}}
 fairness: {halfLife: 20s, compare: [nvidia.com/gpu]}

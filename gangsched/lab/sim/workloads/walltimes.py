@@ -14,7 +14,7 @@ from gangsched.lab.sim.world.actors import CONTROLLED_KEY, RUN_KEY
 from gangsched.model.walltime import WALLTIME_KEY
 
 
-def limited_workload(
+def walltimes_workload(
     seed: int, *, n_arrivals: int = 36, over_s: float = 40.0, longest_s: float = 12.0
 ) -> Workload:
     """Every pod ends by itself: of ten six state when, two state too little, and two state nothing."""
@@ -45,12 +45,12 @@ def limited_workload(
 
 
 def overtime_workload(seed: int) -> Workload:
-    """As limited_workload, but three in ten of those that state an end never end; some state a longer time
+    """As walltimes_workload, but three in ten of those that state an end never end; some state a longer time
     later.
 
     One gang that never ends is recreated whenever it is gone.
     """
-    workload, rng = limited_workload(seed, longest_s=60.0), Random(f"{seed}-overtime")
+    workload, rng = walltimes_workload(seed, longest_s=60.0), Random(f"{seed}-overtime")
     arrivals: list[Arrival] = []
     edits = []
     is_made_again = False

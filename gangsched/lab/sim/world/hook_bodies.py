@@ -92,12 +92,12 @@ class HookBodies:
         self._go_on(_Body(effect.pod, steps, is_open, end), None)
         return True
 
-    def _go_on(self, body: _Body, said: Any) -> None:
+    def _go_on(self, body: _Body, answer: Any) -> None:
         if not body.is_open():
             body.steps.close()
             return
         try:
-            request = body.steps.throw(said) if isinstance(said, ApiError) else body.steps.send(said)
+            request = body.steps.throw(answer) if isinstance(answer, ApiError) else body.steps.send(answer)
         except StopIteration as done:
             body.end(done.value.code, done.value.reason)
             return
@@ -114,12 +114,12 @@ class HookBodies:
 
     def _reach(self, body: _Body, request: _Request, fate: BindFate) -> None:
         """Handles a request at the server, whether or not its process is still there."""
-        said: Any
+        answer: Any
         try:
-            said = self._answer(request.path, request.body)
+            answer = self._answer(request.path, request.body)
         except ApiError as error:
-            said = error
+            answer = error
         if fate in _LOST:
-            said = ApiError("no answer")
+            answer = ApiError("no answer")
         delay_s = _TIMEOUT_S if fate in _LOST else self._weather.latency_s()
-        self._timeline.after(delay_s, partial(self._go_on, body, said))
+        self._timeline.after(delay_s, partial(self._go_on, body, answer))

@@ -2,7 +2,7 @@
 
 A machine's devices are numbered places. A name stands for the place at which it was first listed; after a
 renaming there are other names for the same places. Kubelet gives a pod with IDs in its annotations those, and
-every other pod any that are free in its own books; it refuses a pod that it cannot serve. Called by
+every other pod any that are free by its own records; it refuses a pod that it cannot serve. Called by
 lab.sim.world.actors, lab.sim.runs.driver and lab.sim.judges.places.device_holders; shares no code with what
 it judges.
 """
@@ -14,7 +14,7 @@ from random import Random
 
 from gangsched.lab.sim.objects import GPU
 from gangsched.lab.sim.reading.documents import allocatable, healthy_ids, ids_in, ids_of, pod_asks
-from gangsched.lab.sim.reading.received import Told
+from gangsched.lab.sim.reading.received import Received
 from gangsched.lab.sim.reading.texts import json_of
 from gangsched.lab.sim.world.store import SimStore
 from gangsched.model import effects as ef
@@ -70,17 +70,18 @@ class PhysicalDevices:
             machine.held[pod.metadata.uid] = given
         return fits
 
-    def promised(self, bind: ef.BindPod, told: Told) -> Iterator[str]:
-        """known-devices: no bind promises an ID whose device a live pod has that it was told of."""
-        machine, node = self._machine(bind.node), told.nodes.get(bind.node)
+    def promised(self, bind: ef.BindPod, received: Received) -> Iterator[str]:
+        """known-devices: no bind promises an ID whose device a live pod has, if the process has received that
+        pod."""
+        machine, node = self._machine(bind.node), received.nodes.get(bind.node)
         known = self._api.nodes.get(bind.node)
         if machine is None or known is None or node is None or node.metadata.uid != known.metadata.uid:
             return
         self._release(machine, bind.node)
         for name in sorted(ids_in(bind.annotations, bind.labels).get(GPU, ())):
             for uid, places in machine.held.items():
-                is_told = (pod := told.pods.get(uid)) is not None and pod.spec.node_name == bind.node
-                if is_told and uid != bind.uid and machine.places.get(name) in places:
+                is_known = (pod := received.pods.get(uid)) is not None and pod.spec.node_name == bind.node
+                if is_known and uid != bind.uid and machine.places.get(name) in places:
                     yield f"known-devices: {bind.name} is promised {name} of {bind.node}, which {uid} has"
 
     def _machine(self, name: str) -> _Machine | None:

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from gangsched.lab.sim.objects import Key, at
-from gangsched.lab.sim.reading.store_index import Books
+from gangsched.lab.sim.reading.store_index import StoreIndex
 from gangsched.lab.sim.timeline import Timeline
 from gangsched.lab.sim.world.streams import Stream
 from gangsched.lab.sim.world.weather import Weather
@@ -46,7 +46,7 @@ class SimStore:
         self.groups: dict[Key, CustomObject] = {} if peer is None else peer.groups
         self.objects: dict[str, dict[Key, Any]] = {} if peer is None else peer.objects
         """Objects of other kinds, by kind as plugins name it, namespace and name."""
-        self.books: Books = Books() if peer is None else peer.books
+        self.index: StoreIndex = StoreIndex() if peer is None else peer.index
         self.n_changes = 0
         """A change counter of pods, nodes and groups: readers skip unchanged ones."""
         self.on_bound: list[Callable[[Pod], None]] = [] if peer is None else peer.on_bound
@@ -145,9 +145,9 @@ class SimStore:
             self._timeline.after(grace_s, lambda: self.delete_pod(pod))
             return
         del self.pods[key]
-        self.books.pod_changed(now, None)
+        self.index.pod_changed(now, None)
         gone = replace(now, metadata=replace(now.metadata, resource_version=self._next_version()))
-        self._tell("pods", key, gone, deleted=True)
+        self._send_change("pods", key, gone, deleted=True)
         for hook in self.on_gone:
             hook(gone)
 
@@ -156,27 +156,27 @@ class SimStore:
         self.nodes[node.metadata.name] = node
         for hook in self.on_node:
             hook(node)
-        self._tell("nodes", (node.metadata.name,), node)
+        self._send_change("nodes", (node.metadata.name,), node)
 
     def delete_node(self, name: str) -> None:
         node = self.nodes.pop(name, None)
         if node is not None:
             self.n_changes += 1
-            self._tell("nodes", (name,), node, deleted=True)
+            self._send_change("nodes", (name,), node, deleted=True)
 
     def put_group(self, dialect: str, item: CustomObject) -> None:
         item = replace(item, metadata=replace(item.metadata, resource_version=self._next_version()))
         key = (dialect, item.metadata.namespace, item.metadata.name)
         self.groups[key] = item
-        self.books.group_changed(key, item)
-        self._tell(f"podgroups.{dialect}", key, item)
+        self.index.group_changed(key, item)
+        self._send_change(f"podgroups.{dialect}", key, item)
 
     def delete_group(self, dialect: str, namespace: str, name: str) -> None:
         item = self.groups.pop((dialect, namespace, name), None)
         if item is not None:
             self.n_changes += 1
-            self.books.group_changed((dialect, namespace, name), None)
-            self._tell(f"podgroups.{dialect}", (dialect, namespace, name), item, deleted=True)
+            self.index.group_changed((dialect, namespace, name), None)
+            self._send_change(f"podgroups.{dialect}", (dialect, namespace, name), item, deleted=True)
 
     def serve(self, kinds: Iterable[str]) -> None:
         """Serves other kinds too; to be called before anything is listed."""
@@ -195,13 +195,13 @@ class SimStore:
         item = replace(item, metadata=replace(item.metadata, resource_version=self._next_version()))
         key = (item.metadata.namespace, item.metadata.name)
         self.objects[kind][key] = item
-        self._tell(kind, key, item)
+        self._send_change(kind, key, item)
 
     def remove_object(self, kind: str, key: Key) -> None:
         item = self.objects[kind].pop(key, None)
         if item is not None:
             self._next_version()
-            self._tell(kind, key, item, deleted=True)
+            self._send_change(kind, key, item, deleted=True)
 
     @property
     def wall_s(self) -> float:
@@ -214,14 +214,14 @@ class SimStore:
 
     def _put_pod(self, key: Key, pod: Pod) -> Pod:
         pod = replace(pod, metadata=replace(pod.metadata, resource_version=self._next_version()))
-        self.books.pod_changed(self.pods.get(key), pod)
+        self.index.pod_changed(self.pods.get(key), pod)
         self.pods[key] = pod
-        self._tell("pods", key, pod)
+        self._send_change("pods", key, pod)
         return pod
 
-    def _tell(self, kind: str, key: Key, item: Any, *, deleted: bool = False) -> None:
+    def _send_change(self, kind: str, key: Key, item: Any, *, deleted: bool = False) -> None:
         for one in self._all:
-            one.streams[kind].tell(key, item, deleted=deleted)
+            one.streams[kind].send(key, item, deleted=deleted)
 
     def _next_version(self) -> str:
         first = self._all[0]

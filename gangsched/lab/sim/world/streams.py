@@ -54,7 +54,7 @@ class Stream:
         self._last_s = 0.0
         self.n_on_the_way = 0
 
-    def tell(self, key: Key, item: Any, *, deleted: bool = False) -> None:
+    def send(self, key: Key, item: Any, *, deleted: bool = False) -> None:
         """Sends a change of the store; a watch that is down never shows it."""
         if not self._up:
             return

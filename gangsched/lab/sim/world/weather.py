@@ -41,11 +41,11 @@ class Rates(msgspec.Struct, frozen=True):
     wrong for a moment, so checks against it run at rest. crashes: whether mischief includes the scheduler
     itself; a restart reorders everything. proxied: a front end answers in the API server's place, or with an
     answer about another object. throttled: 429, and that kind of request pauses. unread: a new process cannot
-    list PodGroups of one kind for a while (a broken conversion webhook). spite: hostile edits, thieves,
-    clocks (lab.sim.faults.misuse). bad_temper: the share of plugins' spells that are bad
+    list PodGroups of one kind for a while (a broken conversion webhook). misuse: hostile edits, thieves,
+    clocks (lab.sim.faults.misuse). bad_spells: the share of plugins' spells that are bad
     (lab.sim.faults.plugin_spells). refused: the share of bound pods that kubelets do not admit. without:
-    names of faults, mischief, spite and plugins that are drawn but not carried out, so that all others happen
-    as before.
+    names of faults, mischief, misuse and plugins that are drawn but not carried out, so that all others
+    happen as before.
     """
 
     lost_before: float = 0.0
@@ -64,8 +64,8 @@ class Rates(msgspec.Struct, frozen=True):
     proxied: float = 0.0
     throttled: float = 0.0
     unread: float = 0.0
-    spite_per_s: float = 0.0
-    bad_temper: float = 0.0
+    misuse_per_s: float = 0.0
+    bad_spells: float = 0.0
     refused: float = 0.0
     without: frozenset[str] = frozenset()
     crashes: bool = True

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from gangsched.lab.sim.objects import at
 from gangsched.lab.sim.reading.documents import Gang, gang_of, is_refused, start_of
-from gangsched.lab.sim.reading.received import Told
+from gangsched.lab.sim.reading.received import Received
 from gangsched.lab.sim.world.api import SimApi
 from gangsched.model.objects import Condition, Pod
 
@@ -37,66 +37,66 @@ class HalfBound:
         self._looked_at: dict[Gang, None] = {}
         """Gangs looked at since the last excuse."""
         self._excused_at = -1
-        self._compared: tuple[Told, int, int] | None = None
+        self._compared: tuple[Received, int, int] | None = None
         """What `_gone` was computed from."""
 
-    def look(self, api: SimApi, told: Told, now_s: float) -> None:
+    def update(self, api: SimApi, received: Received, now_s: float) -> None:
         """Checks the gangs that have changed. Called after every turn in which anything happened, so that a
         gang that is whole only for a moment is seen."""
-        books = api.books
-        touched, books.touched = books.touched, {}
-        if books.renewed:
-            self._looked_at |= books.renewed
-            books.renewed = {}
-        now = (told, told.n_inputs, books.n_comings)
+        index = api.index
+        touched, index.touched = index.touched, {}
+        if index.renewed:
+            self._looked_at |= index.renewed
+            index.renewed = {}
+        now = (received, received.n_inputs, index.n_comings)
         if now != self._compared:
-            gone = self._gone_of(api, told)
+            gone = self._gone_of(api, received)
             touched |= dict.fromkeys(self._gone) | dict.fromkeys(gone)
             self._compared, self._gone = now, gone
         if not touched:
             return
         self._looked_at |= touched
         for gang in touched:
-            self._look_at(gang, api, now_s)
+            self._check_gang(gang, api, now_s)
 
-    def _gone_of(self, api: SimApi, told: Told) -> dict[Gang, int]:
+    def _gone_of(self, api: SimApi, received: Received) -> dict[Gang, int]:
         """By gang: the number of members that ran and are gone, which the process has not received yet."""
         gone: dict[Gang, int] = {}
-        uids, there = told.pods.keys(), api.books.uids
+        uids, there = received.pods.keys(), api.index.uids
         for uid in () if uids <= there else uids - there:
-            was_bound = told.pods[uid].spec.node_name or uid in told.answered
-            gang = gang_of(told.pods[uid]) if was_bound and not is_refused(told.pods[uid]) else None
+            was_bound = received.pods[uid].spec.node_name or uid in received.answered
+            gang = gang_of(received.pods[uid]) if was_bound and not is_refused(received.pods[uid]) else None
             if gang is not None:
                 gone[gang] = gone.get(gang, 0) + 1
         return gone
 
-    def _look_at(self, gang: Gang, api: SimApi, now_s: float) -> None:
+    def _check_gang(self, gang: Gang, api: SimApi, now_s: float) -> None:
         least = self._least_of(gang, api)
-        if least is None or gang not in api.books.members:
+        if least is None or gang not in api.index.members:
             for kept in (self.since_s, self._least, self._refused):
                 kept.pop(gang, None)
             self._whole.discard(gang)
             return
-        n_refused = api.books.n_refused.get(gang, 0)
-        n_bound = api.books.n_bound.get(gang, 0) - n_refused
+        n_refused = api.index.n_refused.get(gang, 0)
+        n_bound = api.index.n_bound.get(gang, 0) - n_refused
         n_gone = self._gone.get(gang, 0)
         if n_bound + n_gone >= least:
             self._whole.add(gang)
         elif not n_bound + n_gone or (
-            n_refused > self._refused.get(gang, 0) and _starts_with(api.books.members[gang].values())
+            n_refused > self._refused.get(gang, 0) and _starts_with(api.index.members[gang].values())
         ):
             self._whole.discard(gang)
         if n_refused or gang in self._refused:
             self._refused[gang] = n_refused
-        runs_in_part = api.books.n_running.get(gang) and n_bound < least and gang not in self._whole
-        if runs_in_part and not api.books.disagree(gang):
+        runs_in_part = api.index.n_running.get(gang) and n_bound < least and gang not in self._whole
+        if runs_in_part and not api.index.disagree(gang):
             self.since_s.setdefault(gang, now_s)
         else:
             self.since_s.pop(gang, None)
 
     def _least_of(self, gang: Gang, api: SimApi) -> int | None:
         """Returns the gang's minimum; while its object is gone or cannot be read, the last one stated."""
-        least = api.books.least(gang)
+        least = api.index.least(gang)
         if least is None:
             return self._least.get(gang)
         self._least[gang] = least
@@ -113,14 +113,14 @@ class HalfBound:
         if self._excused_at == api.n_changes:
             return
         self._excused_at = api.n_changes
-        due, self._looked_at = {**self._looked_at, **api.books.touched, **api.books.renewed}, {}
+        due, self._looked_at = {**self._looked_at, **api.index.touched, **api.index.renewed}, {}
         for gang in due:
-            members = api.books.members.get(gang)
+            members = api.index.members.get(gang)
             if members is None:
                 continue
             if any(map(_says_in_part, members.values())):
                 continue
-            least = api.books.least(gang)
+            least = api.index.least(gang)
             if least is None:
                 least = max((one.get("needs", 0) for one in map(start_of, members.values())), default=0)
             if not least:  # and its Bindings do not say by what it was bound
@@ -161,10 +161,10 @@ def _starts_with(pods: Iterable[Pod]) -> bool:
 
 
 def _says_in_part(pod: Pod) -> bool:
-    """Whether an earlier process has said on the pod that its gang is in part."""
+    """Whether an earlier process has marked the pod: its gang is in part."""
     runs = bool(pod.spec.node_name) and not pod.is_terminal
-    said = [c for c in pod.status.conditions or () if c.type == "gangsched.io/GangWhole"]
-    return runs and any(c.status == "False" and c.reason == "BoundInPart" for c in said)
+    found = [c for c in pod.status.conditions or () if c.type == "gangsched.io/GangWhole"]
+    return runs and any(c.status == "False" and c.reason == "BoundInPart" for c in found)
 
 
 def _binding_of(pod: Pod) -> list[Condition]:

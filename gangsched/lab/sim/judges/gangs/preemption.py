@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gangsched.core.scheduler import Scheduler
 from gangsched.lab.sim.reading.documents import Gang, gang_of, least
-from gangsched.lab.sim.reading.received import Told
+from gangsched.lab.sim.reading.received import Received
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 
@@ -19,7 +19,7 @@ _MODE = "gangsched.io/disruption-mode"
 _OURS = "gangsched"
 
 
-class Taken:
+class TornGangs:
     """gangs-not-torn: preemption leaves enough of a gang, or nothing; by mode `all` nothing, by `single` any.
 
     Pods that are being deleted anyway are not taken.
@@ -28,50 +28,50 @@ class Taken:
     def __init__(self) -> None:
         self._victims: frozenset[str] = frozenset()
 
-    def look(self, scheduler: Scheduler, told: Told) -> Iterator[str]:
+    def check(self, scheduler: Scheduler, received: Received) -> Iterator[str]:
         """Checks the gangs that have new victims in this step."""
         before, self._victims = self._victims, frozenset(scheduler.shared.victims)
         new = self._victims - before
         if not new:
             return
-        ours = [pod for pod in told.pods.values() if pod.spec.scheduler_name in scheduler.shared.profiles]
-        taken = (pod for pod in ours if pod.metadata.uid in new and _is_there(pod, told))
+        ours = [pod for pod in received.pods.values() if pod.spec.scheduler_name in scheduler.shared.profiles]
+        taken = (pod for pod in ours if pod.metadata.uid in new and _is_there(pod, received))
         for gang in dict.fromkeys(map(gang_of, taken)):
             if gang is not None and gang.dialect == _OURS:
-                yield from self._leaves_enough(gang, [pod for pod in ours if gang_of(pod) == gang], told)
+                yield from self._leaves_enough(gang, [pod for pod in ours if gang_of(pod) == gang], received)
 
-    def _leaves_enough(self, gang: Gang, pods: Sequence[Pod], told: Told) -> Iterator[str]:
+    def _leaves_enough(self, gang: Gang, pods: Sequence[Pod], received: Received) -> Iterator[str]:
         stated = {(least(gang, pod, None), (pod.metadata.annotations or {}).get(_MODE)) for pod in pods}
         (n, mode), *others = stated
         if others or n is None or mode == "single":
             return  # they differ since somebody edited them
-        left = [pod for pod in pods if _is_there(pod, told) and pod.metadata.uid not in self._victims]
+        left = [pod for pod in pods if _is_there(pod, received) and pod.metadata.uid not in self._victims]
         running = [pod for pod in left if not pod.is_terminal]
         if running and (mode == "all" or len(left) < n):
             names = sorted(pod.metadata.name for pod in running)
             yield f"gangs-not-torn: of {gang}, which needs {n}, {names} are left, by mode {mode}"
 
 
-def _is_there(pod: Pod, told: Told) -> bool:
+def _is_there(pod: Pod, received: Received) -> bool:
     """Whether the pod runs and stays, or has succeeded."""
     if pod.is_terminal:
         return pod.status.phase == "Succeeded"
-    is_bound = bool(pod.spec.node_name) or pod.metadata.uid in told.answered
+    is_bound = bool(pod.spec.node_name) or pod.metadata.uid in received.answered
     return is_bound and pod.metadata.deletion_timestamp is None
 
 
-class Preemptions:
+class Victims:
     """victims-once: who waits for victims takes no further ones for the same room, and none in vain."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, frozenset[str]] = {}
         self._number: dict[str, int] = {}
-        """Which of its preemptions each group waits for: where room is lost, it is made anew elsewhere."""
+        """Which of its preemptions each group waits for: where room is lost, it is made again elsewhere."""
         self._asked: dict[str, tuple[int, dict[str, None]]] = {}
         self._started: dict[str, int] = {}
         self._n = 0
 
-    def look(self, scheduler: Scheduler, effects: Iterable[ef.Effect]) -> Iterator[str]:
+    def check(self, scheduler: Scheduler, effects: Iterable[ef.Effect]) -> Iterator[str]:
         """Checks after every step that the victims a group waits for only become fewer."""
         self._n += 1
         waited, self._waiting = self._waiting, {}

@@ -56,7 +56,7 @@ class Restarts:
                 and group.state is not GroupState.UNWINDING
             ):
                 gang = Gang(group.key.dialect, group.key.namespace, group.key.name)
-                is_marked = any(_is_marked_in_part(pod) for pod in api.books.members.get(gang, {}).values())
+                is_marked = any(_is_marked_in_part(pod) for pod in api.index.members.get(gang, {}).values())
                 if is_marked and self.others_write:
                     continue
                 known[gang] = frozenset(group.members)
@@ -70,18 +70,18 @@ class Restarts:
         self._started |= known
         self._known |= known
         self._known = {gang: self._known[gang] for gang in self._started}
-        self.look(api)
+        self.update(api)
 
-    def look(self, api: SimApi) -> None:
+    def update(self, api: SimApi) -> None:
         """Forgets gangs that no longer run, those of which a kubelet has refused a member meanwhile, those
         whose being whole only pods showed that are gone, and those with a member that looks as if it had been
         there at the start, by the server's clock: it was set back, or both came in one second. Called after
         every turn in which anything happened."""
         for gang, uids in list(self._started.items()):
-            if api.books.n_refused.get(gang):
+            if api.index.n_refused.get(gang):
                 del self._started[gang]
                 continue
-            members = api.books.members.get(gang, {})
+            members = api.index.members.get(gang, {})
             shown, n_shown = self._shown_by.get(gang, (frozenset(), 0))
             if len(shown & members.keys()) < n_shown:
                 del self._started[gang]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group, GroupState
 from gangsched.lab.sim.reading.documents import OF_OBJECTS, Gang, gang_of, least, needed_by
-from gangsched.lab.sim.reading.received import RANK_KEY, Told, reserved_on
+from gangsched.lab.sim.reading.received import RANK_KEY, Received, reserved_on
 from gangsched.lab.sim.reading.roles import missing_roles
 from gangsched.lab.sim.reading.texts import json_of
 from gangsched.lab.sim.world.hooks import as_bind
@@ -30,7 +30,7 @@ object carries the list."""
 Lists = Mapping[Gang, frozenset[str]]
 
 
-class _Heard(NamedTuple):
+class _KnownGangs(NamedTuple):
     """All gangs that the process knows. needed: how many must start together, None if what states it is gone
     or cannot be read; unread: names of those gangs, whose lists are not reliable; reserved: UIDs of reserved
     pods; begun: gangs of which a member is or was on a node, or is about to be."""
@@ -65,10 +65,10 @@ class Starts:
         self._sent: set[str] = set()
         """UIDs of pods whose bind was sent, while they are reserved: it may be sent again."""
 
-    def look(self, scheduler: Scheduler, effects: Iterable[ef.Effect], told: Told) -> Iterator[str]:
+    def check(self, scheduler: Scheduler, effects: Iterable[ef.Effect], received: Received) -> Iterator[str]:
         """Called before the effects are sent."""
         binds = [bind for effect in effects if (bind := as_bind(effect)) is not None]
-        sent = [told.pods[bind.uid] for bind in binds if bind.uid in told.pods]
+        sent = [received.pods[bind.uid] for bind in binds if bind.uid in received.pods]
         new = [pod for pod in sent if pod.metadata.uid not in self._sent]
         starting: dict[Gang, Pod] = {}
         for pod in new:
@@ -77,54 +77,58 @@ class Starts:
         if not starting:
             self._sent |= {pod.metadata.uid for pod in sent}  # one alone may be named a member later
             return
-        members, reserved = _members(scheduler, told), reserved_by(scheduler)
+        members, reserved = _members(scheduler, received), reserved_by(scheduler)
         self._sent &= reserved
-        if any(_list_of(gang, [pod], told) for gang, pod in starting.items()):
-            heard = self._heard(members, reserved, told)
+        if any(_list_of(gang, [pod], received) for gang, pod in starting.items()):
+            known = self._known_gangs(members, reserved, received)
             for gang in starting:
-                if gang not in heard.begun and heard.judges(gang):
-                    yield from _starts_apart(gang, heard)
+                if gang not in known.begun and known.judges(gang):
+                    yield from _starts_apart(gang, known)
         ranks = {bind.uid: bind.annotations.get(RANK_KEY) for bind in binds}
         for gang, pods in members.items():
             if gang not in starting:
                 continue
-            yield from _share_a_rank(gang, pods, ranks, told)
-            if not any(self._is_bound(pod, told) for pod in pods):
-                yield from _starts_short(gang, pods, reserved, told)
+            yield from _share_a_rank(gang, pods, ranks, received)
+            if not any(self._is_bound(pod, received) for pod in pods):
+                yield from _starts_short(gang, pods, reserved, received)
         self._sent |= {pod.metadata.uid for pod in sent}
 
-    def at_rest(self, scheduler: Scheduler, told: Told, excuses: Callable[[Group], bool]) -> Iterator[str]:
+    def at_rest(
+        self, scheduler: Scheduler, received: Received, excuses: Callable[[Group], bool]
+    ) -> Iterator[str]:
         """43, at rest: no gang holds reservations and waits while all of its set exist and none of them is
         refused."""
         self._sent.clear()  # nothing is on its way
-        heard = self._heard(_members(scheduler, told), reserved_by(scheduler), told)
+        known = self._known_gangs(_members(scheduler, received), reserved_by(scheduler), received)
         groups = {_gang(group): group for group in scheduler.shared.groups.values()}
         for gang, group in groups.items():
-            if group.state is not GroupState.WAITING or not heard.judges(gang) or excuses(group):
+            if group.state is not GroupState.WAITING or not known.judges(gang) or excuses(group):
                 continue
-            near = set_of(gang, heard.lists, ends=heard.begun)
+            near = set_of(gang, known.lists, ends=known.begun)
             names = {str(one) for one in near}
-            others = [one for one in near if one not in heard.begun]
+            others = [one for one in near if one not in known.begun]
             if any(groups[one].problem or _waits_for_others(groups[one], scheduler) for one in near):
                 continue
             # One that has begun and is short of members may be bound in part: its set waits for them too.
-            if not all(heard.has_all(one) for one in near if one in heard.begun and one in heard.lists):
+            if not all(known.has_all(one) for one in near if one in known.begun and one in known.lists):
                 continue
-            if all(heard.lists[one] <= names and heard.has_all(one) for one in others):
+            if all(known.lists[one] <= names and known.has_all(one) for one in others):
                 yield f"sets-start-together: {gang} waits, and its set is there: {group.message}"
 
-    def _heard(self, members: Mapping[Gang, Sequence[Pod]], reserved: frozenset[str], told: Told) -> _Heard:
-        lists = _lists(members, told)
-        begun = {gang for gang, pods in members.items() if any(self._is_bound(pod, told) for pod in pods)}
-        needed = {gang: least(gang, pods[0], told.groups.get(gang)) for gang, pods in members.items()}
+    def _known_gangs(
+        self, members: Mapping[Gang, Sequence[Pod]], reserved: frozenset[str], received: Received
+    ) -> _KnownGangs:
+        lists = _lists(members, received)
+        begun = {gang for gang, pods in members.items() if any(self._is_bound(pod, received) for pod in pods)}
+        needed = {gang: least(gang, pods[0], received.groups.get(gang)) for gang, pods in members.items()}
         unread = {str(gang) for gang, n in needed.items() if n is None}
-        return _Heard(members, lists, needed, unread, reserved, begun)
+        return _KnownGangs(members, lists, needed, unread, reserved, begun)
 
-    def _is_bound(self, pod: Pod, told: Told) -> bool:
+    def _is_bound(self, pod: Pod, received: Received) -> bool:
         """Whether it runs, has succeeded, or is about to run; replacements of failed pods must start together
         again."""
         uid = pod.metadata.uid
-        is_there = bool(pod.spec.node_name) or uid in told.answered or uid in self._sent
+        is_there = bool(pod.spec.node_name) or uid in received.answered or uid in self._sent
         return is_there and pod.status.phase != _FAILED
 
 
@@ -139,12 +143,12 @@ def _gang(group: Group) -> Gang:
 
 
 def _share_a_rank(
-    gang: Gang, pods: Sequence[Pod], ranks: Mapping[str, str | None], told: Told
+    gang: Gang, pods: Sequence[Pod], ranks: Mapping[str, str | None], received: Received
 ) -> Iterator[str]:
     """46. ranks: of the pods that are being bound, by UID."""
     has: dict[str | None, str] = {}
     for pod in (pod for pod in pods if pod.metadata.uid not in ranks and not _goes(pod)):
-        if (claim := told.claim_of(pod.metadata.uid)) is not None:
+        if (claim := received.claim_of(pod.metadata.uid)) is not None:
             has[claim.rank] = pod.metadata.name
     for pod in (pod for pod in pods if pod.metadata.uid in ranks):
         rank, name = ranks[pod.metadata.uid], pod.metadata.name
@@ -153,8 +157,10 @@ def _share_a_rank(
         has[rank] = name
 
 
-def _starts_short(gang: Gang, pods: Sequence[Pod], reserved: frozenset[str], told: Told) -> Iterator[str]:
-    item = told.groups.get(gang)
+def _starts_short(
+    gang: Gang, pods: Sequence[Pod], reserved: frozenset[str], received: Received
+) -> Iterator[str]:
+    item = received.groups.get(gang)
     if item is None and gang.dialect in OF_OBJECTS:
         yield f"starts-whole: {gang} starts, and its object has not been read"
     if (needed := needed_by(gang, pods, item)) is None:
@@ -166,19 +172,19 @@ def _starts_short(gang: Gang, pods: Sequence[Pod], reserved: frozenset[str], tol
         yield f"starts-whole: {gang} starts with {n} places of {least_of_it} for {role}"
 
 
-def _starts_apart(gang: Gang, heard: _Heard) -> Iterator[str]:
-    together = set_of(gang, heard.lists)
+def _starts_apart(gang: Gang, known: _KnownGangs) -> Iterator[str]:
+    together = set_of(gang, known.lists)
     if len({str(one) for one in together}) < len(together):
         yield f"sets-start-together: {gang} starts, and two of its set have one name"
     if len(together) > _MAX_LISTED:
         yield f"sets-start-together: {gang} starts, and its set has {len(together)} groups"
     # Gangs in the set only through one that has begun have started before, and may have lost pods since.
-    near = set_of(gang, heard.lists, ends=heard.begun)
-    for one in (one for one in near if one not in heard.begun):
-        if missing := sorted(heard.lists[one] - {str(other) for other in near}):
+    near = set_of(gang, known.lists, ends=known.begun)
+    for one in (one for one in near if one not in known.begun):
+        if missing := sorted(known.lists[one] - {str(other) for other in near}):
             yield f"sets-start-together: {gang} starts, and {one} waits for {missing}"
-        needed = heard.needed[one]
-        n = sum(pod.metadata.uid in heard.reserved for pod in heard.members[one])
+        needed = known.needed[one]
+        n = sum(pod.metadata.uid in known.reserved for pod in known.members[one])
         if needed is not None and n < needed:
             yield f"sets-start-together: {gang} starts, and {one} has {n} places of {needed}"
 
@@ -196,11 +202,11 @@ def set_of(gang: Gang, lists: Lists, *, ends: Set[Gang] = frozenset()) -> list[G
     return found
 
 
-def with_more_important(lowest: int, scheduler: Scheduler, told: Told) -> frozenset[str]:
+def with_more_important(lowest: int, scheduler: Scheduler, received: Received) -> frozenset[str]:
     """Returns UIDs of pods that would be lost together with more important ones: pods of gangs whose set has
     a pod that has not ended and has priority `lowest` or more."""
-    members = _members(scheduler, told)
-    lists = _lists(members, told)
+    members = _members(scheduler, received)
+    lists = _lists(members, received)
     important = {
         gang
         for gang, pods in members.items()
@@ -210,9 +216,9 @@ def with_more_important(lowest: int, scheduler: Scheduler, told: Told) -> frozen
     return frozenset(pod.metadata.uid for gang in kept for pod in members[gang])
 
 
-def names_with(pods: Iterable[Pod], scheduler: Scheduler, told: Told) -> dict[str, list[str]]:
+def names_with(pods: Iterable[Pod], scheduler: Scheduler, received: Received) -> dict[str, list[str]]:
     """By UID, for pods in sets: the names of all gangs of that set."""
-    lists = _lists(_members(scheduler, told), told)
+    lists = _lists(_members(scheduler, received), received)
     gangs = ((pod.metadata.uid, gang_of(pod)) for pod in pods)
     sets = ((uid, set_of(gang, lists)) for uid, gang in gangs if gang is not None and gang in lists)
     return {uid: [str(one) for one in together] for uid, together in sets}
@@ -228,10 +234,10 @@ def _meant(name: str, by: Gang, lists: Lists) -> Gang | None:
     return named[0] if len(named) == 1 else None
 
 
-def _members(scheduler: Scheduler, told: Told) -> dict[Gang, list[Pod]]:
+def _members(scheduler: Scheduler, received: Received) -> dict[Gang, list[Pod]]:
     """By gang: the pods that the process knows, without those that ended before they ran."""
     members: dict[Gang, list[Pod]] = {}
-    for pod in told.pods.values():
+    for pod in received.pods.values():
         gang = gang_of(pod) if pod.spec.scheduler_name in scheduler.shared.profiles else None
         if gang is not None and (pod.spec.node_name or not pod.is_terminal):
             members.setdefault(gang, []).append(pod)
@@ -242,18 +248,18 @@ def _goes(pod: Pod) -> bool:
     return pod.metadata.deletion_timestamp is not None or pod.status.phase == _FAILED
 
 
-def _lists(members: Mapping[Gang, Sequence[Pod]], told: Told) -> Lists:
+def _lists(members: Mapping[Gang, Sequence[Pod]], received: Received) -> Lists:
     """By gang that lists any: the names that it lists."""
-    return {gang: listed for gang, pods in members.items() if (listed := _list_of(gang, pods, told))}
+    return {gang: listed for gang, pods in members.items() if (listed := _list_of(gang, pods, received))}
 
 
-def _list_of(gang: Gang, pods: Sequence[Pod], told: Told) -> frozenset[str]:
+def _list_of(gang: Gang, pods: Sequence[Pod], received: Received) -> frozenset[str]:
     """Returns the names that it lists, in full, its own among them; empty if none, or if they cannot be
     read."""
     if gang.dialect == _ON_PODS:
         texts = {(pod.metadata.annotations or {}).get(KEY, "") for pod in pods}
     else:
-        item = told.groups.get(gang)
+        item = received.groups.get(gang)
         texts = {(item.metadata.annotations or {}).get(KEY, "")} if item is not None else set()
     if len(texts) != 1:
         return frozenset()

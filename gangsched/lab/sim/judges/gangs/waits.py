@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
 from gangsched.lab.sim.reading.documents import gang_of
-from gangsched.lab.sim.reading.received import Told
+from gangsched.lab.sim.reading.received import Received
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey
 
@@ -36,7 +36,9 @@ class Waits:
         """By group and the number of its preemption (0: none): since when it holds room, and until when it
         may, by the longest time that was in force meanwhile."""
 
-    def look(self, scheduler: Scheduler, told: Told, excuses: Callable[[Group], bool]) -> Iterator[str]:
+    def check(
+        self, scheduler: Scheduler, received: Received, excuses: Callable[[Group], bool]
+    ) -> Iterator[str]:
         """Checks groups that wait while they hold room, or for room that is kept for them; not those that may
         wait for a plugin, which has a time of its own."""
         now_s = scheduler.shared.now_s
@@ -48,7 +50,7 @@ class Waits:
                 continue
             key = (group.key, promised.number if promised is not None else 0)
             since_s, until_s = self._since_s.get(key, (now_s, 0.0))
-            until_s = max(until_s, since_s + _longest_s(group, scheduler, told))
+            until_s = max(until_s, since_s + _longest_s(group, scheduler, received))
             held[key] = since_s, until_s
             if now_s > until_s + _SLACK_S:
                 yield (
@@ -64,16 +66,16 @@ def _waits_for_plugins(group: Group, scheduler: Scheduler) -> bool:
     return profile is None or any(plugin.name != _OURS for plugin in profile.permits)
 
 
-def _longest_s(group: Group, scheduler: Scheduler, told: Told) -> float:
+def _longest_s(group: Group, scheduler: Scheduler, received: Received) -> float:
     """Returns how long this group may hold room, as things are now; inf if a time is stated in a form that
     the storms do not use."""
-    stated_s = {_stated_s(told.pods[uid]) for uid in group.members if uid in told.pods}
+    stated_s = {_stated_s(received.pods[uid]) for uid in group.members if uid in received.pods}
     whole_s = max((one for one in stated_s if one is not None), default=0.0)
     if None in stated_s or not stated_s:
         whole_s = max(whole_s, scheduler.shared.settings.permit_wait_s)
     if group.preemption is None:
         return whole_s
-    going = [told.pods[uid].spec for uid in group.preemption.waits_for if uid in told.pods]
+    going = [received.pods[uid].spec for uid in group.preemption.waits_for if uid in received.pods]
     graces_s = [pod.termination_grace_period_seconds for pod in going]
     return whole_s + max((_GRACE_S if one is None else float(one) for one in graces_s), default=_GRACE_S)
 

@@ -22,7 +22,7 @@ from gangsched.lab.sim.reading.documents import (
     required_labels,
     says_devices,
 )
-from gangsched.lab.sim.reading.received import Told
+from gangsched.lab.sim.reading.received import Received
 from gangsched.lab.sim.world.physical_devices import ids_in_order
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
@@ -30,20 +30,20 @@ from gangsched.model.objects import Pod
 _CLOSES = ("NoSchedule", "NoExecute")
 
 
-def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) -> Iterator[str]:
+def bind_is_sound(bind: ef.BindPod, received: Received, *, is_repetition: bool = False) -> Iterator[str]:
     """2, 10, topology: a bind fits what was known when it was decided. Its device IDs are free, healthy and
     match the pod, and its node is in the domain of its gang.
 
     A repeated bind must be the same again, so it may lack the IDs of an inventory that came in between.
     """
-    pod, node = told.pods.get(bind.uid), told.nodes.get(bind.node)
+    pod, node = received.pods.get(bind.uid), received.nodes.get(bind.node)
     if pod is None or node is None:
-        yield f"room: {bind.name} is bound to {bind.node}, of which the scheduler was not told both"
+        yield f"room: {bind.name} is bound to {bind.node}, and the scheduler has not received both"
         return
     if not is_repetition:  # by then a node that was gone, with members on it, may have come back
-        yield from _in_one_domain(bind, pod, told)
-    mine = told.claim_of_bind(bind)
-    others = [claim for claim in told.claims_on(bind.node) if claim.uid != bind.uid]
+        yield from _in_one_domain(bind, pod, received)
+    mine = received.claim_of_bind(bind)
+    others = [claim for claim in received.claims_on(bind.node) if claim.uid != bind.uid]
     room = allocatable(node)
     if room is None:
         yield f"room: {bind.name} goes to {bind.node}, whose room cannot be read"
@@ -66,7 +66,7 @@ def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) 
             yield f"devices-as-bound: {bind.name} goes to {bind.node}, whose inventory does not parse"
         return
     listed = ids_in_order(node)
-    hidden = {one for one in healthy if not is_repetition and hides_ids(one, node, listed, others, told)}
+    hidden = {one for one in healthy if not is_repetition and hides_ids(one, node, listed, others, received)}
     for resource in sorted(hidden & mine.ids.keys()):
         yield (
             f"known-devices: {bind.name} is given IDs of {resource} on {bind.node}, where not "
@@ -74,20 +74,22 @@ def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) 
         )
     # One whose bind is about to be sent again, as it was, or may still land: where it has no IDs, or IDs of a
     # node that is gone, this one may have none either.
-    unshown = [claim for claim in told.unshown.by_node.get(bind.node, {}).values() if claim.uid != bind.uid]
+    unshown = [
+        claim for claim in received.unshown.by_node.get(bind.node, {}).values() if claim.uid != bind.uid
+    ]
     for one in healthy.keys() - mine.ids.keys() - hidden if unshown and not is_repetition else ():
-        if hides_ids(one, node, listed, unshown, told):
+        if hides_ids(one, node, listed, unshown, received):
             hidden.add(one)
     yield from _ids_match(bind, pod, {one: ids for one, ids in healthy.items() if one not in hidden})
     if not is_repetition and not KEYS.isdisjoint(pod.metadata.annotations or ()):
         gang = gang_of(pod)
-        yield from devices_as_asked(bind, pod, node, told.groups.get(gang) if gang is not None else None)
+        yield from devices_as_asked(bind, pod, node, received.groups.get(gang) if gang is not None else None)
 
 
-def node_is_open(bind: ef.BindPod, told: Told) -> Iterator[str]:
+def node_is_open(bind: ef.BindPod, received: Received) -> Iterator[str]:
     """room: no bind is decided for a node closed to the pod, if the plugins for that are on. Pods with
     tolerations are not judged, as they may go there."""
-    pod, node = told.pods.get(bind.uid), told.nodes.get(bind.node)
+    pod, node = received.pods.get(bind.uid), received.nodes.get(bind.node)
     if pod is None or node is None or pod.spec.tolerations:
         return
     if node.spec.unschedulable:
@@ -96,17 +98,17 @@ def node_is_open(bind: ef.BindPod, told: Told) -> Iterator[str]:
         yield f"room: {bind.name} goes to {bind.node}, which has the taints {keys}"
 
 
-def _in_one_domain(bind: ef.BindPod, pod: Pod, told: Told) -> Iterator[str]:
+def _in_one_domain(bind: ef.BindPod, pod: Pod, received: Received) -> Iterator[str]:
     """topology: a gang that requires one rack, or one value of another node label, is on nodes with the same
     value."""
     gang = gang_of(pod)
-    keys = required_labels(pod, told.groups.get(gang) if gang is not None else None)
+    keys = required_labels(pod, received.groups.get(gang) if gang is not None else None)
     for key in keys:
-        value = (told.nodes[bind.node].metadata.labels or {}).get(key)
+        value = (received.nodes[bind.node].metadata.labels or {}).get(key)
         if value is None:
             yield f"topology: {bind.name} requires {key} and goes to {bind.node}, which has none"
-        for other, name in told.mates_of(pod) if value is not None else ():
-            node = told.nodes.get(name)
+        for other, name in received.mates_of(pod) if value is not None else ():
+            node = received.nodes.get(name)
             theirs = value if node is None else (node.metadata.labels or {}).get(key)
             if theirs != value:
                 yield f"topology: {bind.name} goes to {key} {value}, {other.metadata.name} is in {theirs}"

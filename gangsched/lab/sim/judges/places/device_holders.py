@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import ASSUMED
 from gangsched.lab.sim.reading.documents import allocatable
-from gangsched.lab.sim.reading.received import Claim, Told
+from gangsched.lab.sim.reading.received import Claim, Received
 from gangsched.lab.sim.reading.texts import json_of
 from gangsched.lab.sim.world.api import SimApi
 from gangsched.model import effects as ef
@@ -25,7 +25,7 @@ class OneOwner:
         self._sound: tuple[object, ...] = ()
         """The store's owners and the promises that were checked last and found sound."""
 
-    def look(self, api: SimApi, scheduler: Scheduler) -> Iterator[str]:
+    def check(self, api: SimApi, scheduler: Scheduler) -> Iterator[str]:
         """Looks again once either has changed."""
         # Mappings of IDs are replaced, never changed.
         promised = [
@@ -33,7 +33,7 @@ class OneOwner:
             for info in scheduler.shared.cache.pods.values()
             if info.state is ASSUMED
         ]
-        now = (api.books, api.books.n_takings, promised)
+        now = (api.index, api.index.n_takings, promised)
         if now != self._sound:
             yield from _owned_twice(api, promised)
             self._sound = now
@@ -42,15 +42,15 @@ class OneOwner:
 def _owned_twice(
     api: SimApi, promises: Iterable[tuple[str, str, Mapping[str, Iterable[str]]]]
 ) -> Iterator[str]:
-    for node, resource, device_id in api.books.doubled:
-        owners = " and ".join(api.books.owners[node, resource, device_id])
+    for node, resource, device_id in api.index.doubled:
+        owners = " and ".join(api.index.owners[node, resource, device_id])
         yield f"one-holder: {device_id} of {resource} on {node} is held by {owners}"
     promised: dict[tuple[str, str, str], str] = {}
     for uid, node, held in promises:
         for resource, ids in held.items():
             for device_id in ids:
                 place = (node, resource, device_id)
-                for other in (*api.books.owners.get(place, ()), promised.setdefault(place, uid)):
+                for other in (*api.index.owners.get(place, ()), promised.setdefault(place, uid)):
                     if other != uid:
                         yield f"one-holder: {device_id} on {node} is held by {other} and {uid}"
 
@@ -58,7 +58,7 @@ def _owned_twice(
 def bound_as_sent(api: SimApi, sent: dict[str, list[ef.BindPod]]) -> Iterator[str]:
     """devices-as-bound: a pod that carries our mark is on the node, with the IDs, of a bind that was sent for
     its UID."""
-    for pod in api.books.changed.values():
+    for pod in api.index.changed.values():
         own, labels = pod.metadata.annotations or {}, pod.metadata.labels or {}
         binds = sent.get(pod.metadata.uid, [])
         if not any(
@@ -71,11 +71,15 @@ def bound_as_sent(api: SimApi, sent: dict[str, list[ef.BindPod]]) -> Iterator[st
                 f"whole-in-time, devices-as-bound: {pod.key} ({pod.metadata.uid}) on "
                 f"{pod.spec.node_name} was bound for another pod"
             )
-    api.books.changed.clear()
+    api.index.changed.clear()
 
 
 def hides_ids(
-    resource: str, node: Node, listed: Mapping[str, Collection[str]], others: Collection[Claim], told: Told
+    resource: str,
+    node: Node,
+    listed: Mapping[str, Collection[str]],
+    others: Collection[Claim],
+    received: Received,
 ) -> bool:
     """Whether it is not known which devices of the resource the node's other pods have, so that no IDs may be
     given: one has fewer IDs than it asks for, or one that the node does not list under this resource, or asks
@@ -86,7 +90,7 @@ def hides_ids(
         return True
     for claim in others:
         own = claim.ids.get(resource) or reported.get(claim.uid, {}).get(resource, frozenset())
-        if not own and (sent := told.sent.get(claim.uid)) is not None:
+        if not own and (sent := received.sent.get(claim.uid)) is not None:
             own = sent.ids.get(resource, frozenset())
         if len(own) < claim.requests.get(resource, 0) or not own <= {*ids}:
             return True

@@ -1,6 +1,6 @@
 """FailedDevices: whether pods are evicted for failed devices when, and only when, the policy calls for it.
 
-Devices, health and policies are read from nodes and pods as told (lab.sim.reading.documents). From the
+Devices, health and policies are read from nodes and pods as received (lab.sim.reading.documents). From the
 scheduler come only the states of groups, since one that is being bound or unwound is not evicted. Called by
 lab.sim.judges.step_judges.
 """
@@ -15,13 +15,13 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import GroupState
 from gangsched.lab.sim.objects import at
 from gangsched.lab.sim.reading.documents import Ids, gang_of, healthy_ids, lists_devices, start_of
-from gangsched.lab.sim.reading.received import Told
+from gangsched.lab.sim.reading.received import Received
 from gangsched.model import effects as ef
 from gangsched.model.objects import Node, Pod
 
 POLICY_KEY = "gangsched.io/on-device-failure"
 _POLICIES = ("none", "evictMember", "evictGang")
-_TOLD_BY = "DeviceEviction"
+_MESSAGES = "DeviceEviction"
 _SLACK_S = 3.0
 """A turn comes a moment after its time, and a group that was moving is looked at once a second."""
 _MOVING = (GroupState.BINDING, GroupState.UNWINDING)
@@ -48,31 +48,31 @@ class FailedDevices:
         self._was_synced = False
         """Whether anything was decided before this step."""
 
-    def look(
-        self, scheduler: Scheduler, effects: Iterable[ef.Effect], told: Told, now_s: float
+    def check(
+        self, scheduler: Scheduler, effects: Iterable[ef.Effect], received: Received, now_s: float
     ) -> Iterator[str]:
         """After every step."""
-        self._note(scheduler, told, now_s)
+        self._note(scheduler, received, now_s)
         effects = [*effects]
         self._asked |= {effect.uid for effect in effects if isinstance(effect, ef.EvictPod)}
         for effect in effects:
-            if isinstance(effect, ef.RecordEvent) and effect.reason == _TOLD_BY and effect.kind == "Pod":
-                yield from self._is_due(effect, told, now_s)
+            if isinstance(effect, ef.RecordEvent) and effect.reason == _MESSAGES and effect.kind == "Pod":
+                yield from self._is_due(effect, received, now_s)
         for uid, since_s in self._since_s.items():
-            pod = told.pods[uid]
+            pod = received.pods[uid]
             goes = uid in self._asked or pod.metadata.deletion_timestamp is not None
             if not scheduler.shared.settings.allow_eviction:
                 self._kept.add(uid)
             goes = goes or uid in self._kept
-            if goes or self._policy(pod, told) == "none":
+            if goes or self._policy(pod, received) == "none":
                 continue
             due_s = max(min(since_s.values()) + self._settings.failure_grace_s, self._moved_s.get(uid, 0.0))
-            first_s, acted_s = min(since_s.values()), self._acted_s.get(_name(pod), _evicted_s(pod, told))
+            first_s, acted_s = min(since_s.values()), self._acted_s.get(_name(pod), _evicted_s(pod, received))
             is_again = acted_s < first_s < acted_s + self._settings.failure_again_s
             if not is_again and now_s > due_s + _SLACK_S:
                 yield f"failed-devices: {pod.key} was due to be evicted for {sorted(since_s)} at {due_s:g}"
 
-    def _note(self, scheduler: Scheduler, told: Told, now_s: float) -> None:
+    def _note(self, scheduler: Scheduler, received: Received, now_s: float) -> None:
         """What has failed by now. A node or a list that is gone, or unreadable, says nothing new."""
         before, self._since_s = self._since_s, {}
         if (
@@ -81,9 +81,9 @@ class FailedDevices:
             self._was_synced = False
             return
         infos = scheduler.shared.cache.pods
-        for uid, pod in told.pods.items():
-            claim = told.claim_of(uid) if pod.spec.node_name or uid in told.answered else None
-            node = told.nodes.get(claim.node) if claim is not None else None
+        for uid, pod in received.pods.items():
+            claim = received.claim_of(uid) if pod.spec.node_name or uid in received.answered else None
+            node = received.nodes.get(claim.node) if claim is not None else None
             is_ours = pod.spec.scheduler_name in scheduler.shared.profiles
             if claim is None or not is_ours or pod.is_terminal:
                 continue
@@ -97,20 +97,20 @@ class FailedDevices:
                     self._moved_s[uid] = now_s
         self._was_synced = scheduler.is_synced
 
-    def _is_due(self, event: ef.RecordEvent, told: Told, now_s: float) -> Iterator[str]:
-        pod = told.pods.get(event.uid)
+    def _is_due(self, event: ef.RecordEvent, received: Received, now_s: float) -> Iterator[str]:
+        pod = received.pods.get(event.uid)
         since_s = self._since_s.get(event.uid)
         if pod is None:
             return
         self._acted_s.setdefault(_name(pod), now_s)  # what was refused is asked again
-        policy = self._policy(pod, told)
+        policy = self._policy(pod, received)
         if policy == "none":
             yield f"failed-devices: {pod.key} is evicted for a device, and its policy is none"
         elif since_s is None or now_s < min(since_s.values()) + self._settings.failure_grace_s:
             yield f"failed-devices: {pod.key} is evicted for a device at {now_s:g}, unhealthy since {since_s}"
         elif policy == "evictGang":
             gang = gang_of(pod)
-            for other in told.pods.values():
+            for other in received.pods.values():
                 runs = other.spec.node_name and not other.is_terminal
                 stays = other.metadata.deletion_timestamp is None and other.metadata.uid not in self._asked
                 if runs and stays and gang is not None and gang_of(other) == gang:
@@ -119,10 +119,10 @@ class FailedDevices:
                         "of its gang stays"
                     )
 
-    def _policy(self, pod: Pod, told: Told) -> str:
+    def _policy(self, pod: Pod, received: Received) -> str:
         """By the pod, its gang's object, or the configuration."""
         gang = gang_of(pod)
-        item = told.groups.get(gang) if gang is not None else None
+        item = received.groups.get(gang) if gang is not None else None
         for meta in (pod.metadata, item.metadata if item is not None else None):
             stated = (meta.annotations or {}).get(POLICY_KEY, "") if meta is not None else ""
             if stated in _POLICIES:
@@ -138,10 +138,10 @@ def _failed(held: Ids, node: Node) -> list[_Device] | None:
     return [(name, one) for name, ids in held.items() for one in sorted(ids - healthy.get(name, frozenset()))]
 
 
-def _evicted_s(pod: Pod, told: Told) -> float:
+def _evicted_s(pod: Pod, received: Received) -> float:
     """When its gang was last evicted for a device, by its members' Bindings."""
     gang = gang_of(pod)
-    members = [pod] if gang is None else [one for one in told.pods.values() if gang_of(one) == gang]
+    members = [pod] if gang is None else [one for one in received.pods.values() if gang_of(one) == gang]
     evicted = max(start_of(one).get("evicted", 0) for one in members)
     return evicted - at(0).timestamp() if evicted else -math.inf
 

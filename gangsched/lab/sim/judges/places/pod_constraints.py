@@ -1,7 +1,7 @@
-"""Wishes: checks that a pod is placed where its own words, and those of its neighbours, allow it.
+"""PodConstraints: checks that a pod is placed where its own words, and those of its neighbours, allow it.
 
 A second, plain reading of selectors, affinity, taints, spread and ports, for the moment of the decision: what
-becomes of nodes and neighbours later is nobody's fault. Sources: the Kubernetes API reference (PodSpec), and
+becomes of nodes and neighbours later is no fault. Sources: the Kubernetes API reference (PodSpec), and
 kube-scheduler 1.37 `plugins/podtopologyspread/filtering.go` for which nodes and pods count. What cannot be
 read is not judged. Called by lab.sim.judges.step_judges after every step.
 """
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import NamedTuple
 
 from gangsched.core.scheduler import Scheduler
-from gangsched.lab.sim.reading.received import Told, reserved_on
+from gangsched.lab.sim.reading.received import Received, reserved_on
 from gangsched.model.objects import (
     ContainerPort,
     LabelSelector,
@@ -52,17 +52,18 @@ class _Scene(NamedTuple):
     nodes: Mapping[str, Node]
 
 
-class Wishes:
-    """pod-wishes: a pod that is reserved stands where its selector, affinity, tolerations, spread and ports,
-    and the anti-affinity of others, allowed it then."""
+class PodConstraints:
+    """pod-constraints: a pod that is reserved stands where its selector, affinity, tolerations, spread and
+    ports, and the anti-affinity of others, allowed it then."""
 
     def __init__(self) -> None:
         self._reserved: dict[str, str] | None = None
-        """UID -> node of what was reserved after the last step; None before the first choosy pod."""
+        """UID -> node of what was reserved after the last step; None before the first pod with
+        constraints."""
 
-    def look(self, scheduler: Scheduler, told: Told) -> Iterator[str]:
+    def check(self, scheduler: Scheduler, received: Received) -> Iterator[str]:
         """Checks what this step has reserved."""
-        if not told.choosy:
+        if not received.constrained:
             self._reserved = None
             return
         now = reserved_on(scheduler)
@@ -71,9 +72,9 @@ class Wishes:
         self._reserved = now
         if not new:
             return
-        there = told.places(now)
-        places = {uid: _Place(told.pods[uid], told.nodes.get(name)) for uid, name in there.items()}
-        scene = _Scene(places, frozenset(new), told.nodes)
+        there = received.places(now)
+        places = {uid: _Place(received.pods[uid], received.nodes.get(name)) for uid, name in there.items()}
+        scene = _Scene(places, frozenset(new), received.nodes)
         for uid in new:
             place = scene.places.get(uid)
             if place is None or place.node is None:
@@ -81,7 +82,7 @@ class Wishes:
             for wrong in (_of_node, _of_ports, _of_neighbours, _of_evenness):
                 try:
                     yield from (
-                        f"pod-wishes: {place.pod.metadata.name} is placed on"
+                        f"pod-constraints: {place.pod.metadata.name} is placed on"
                         f" {place.node.metadata.name}, {why}"
                         for why in wrong(place.pod, place.node, scene)
                     )

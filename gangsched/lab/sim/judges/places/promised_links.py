@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from gangsched.core.scheduler import Scheduler
-from gangsched.lab.sim.reading.received import REPORT_KEY, Told, reserved_on
+from gangsched.lab.sim.reading.received import REPORT_KEY, Received, reserved_on
 from gangsched.lab.sim.reading.texts import json_of
 from gangsched.model.objects import Node, Pod
 
@@ -24,7 +24,7 @@ _AMOUNTS = ("egressMBps", "ingressMBps", "totalMBps")
 _Asks = Mapping[str, tuple[float, float] | None]
 
 
-class _Heard(NamedTuple):
+class _Report(NamedTuple):
     """A node's last readable report: when it came, what was left in each direction, and the whole link.
 
     there: what the pods require that were there by then, by UID; None if that was not known yet. since:
@@ -46,23 +46,23 @@ class PromisedLinks:
     since; and none comes where it is too old."""
 
     def __init__(self) -> None:
-        self._heard: dict[str, _Heard] = {}
+        self._reports: dict[str, _Report] = {}
         self._unread: set[str] = set()
         """Nodes whose last report is in a form that is not known here."""
         self._reserved: dict[str, str] = {}
 
-    def look(self, scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
+    def check(self, scheduler: Scheduler, received: Received, now_s: float) -> Iterator[str]:
         """Checks the nodes that this step has reserved room on."""
-        if not told.reports:
+        if not received.reports:
             return
         now = reserved_on(scheduler)
-        there = told.places(now)
+        there = received.places(now)
         asked: dict[str, dict[str, tuple[float, float] | None]] = {}
         for uid, node in there.items():
-            asked.setdefault(node, {})[uid] = _asks(told.pods[uid])
-        for name in told.reports:
+            asked.setdefault(node, {})[uid] = _asks(received.pods[uid])
+        for name in received.reports:
             on_node = asked.get(name, {}) if scheduler.is_synced else None
-            self._hear(told.nodes.get(name), name, on_node, now_s)
+            self._read_report(received.nodes.get(name), name, on_node, now_s)
         new = {uid: node for uid, node in now.items() if self._reserved.get(uid) != node}
         self._reserved = now
         for name in sorted(set(new.values())):
@@ -72,19 +72,19 @@ class PromisedLinks:
                 continue
             yield from self._overdone(name, {uid: one for uid, one in asks.items() if one}, came, now_s)
 
-    def _hear(self, node: Node | None, name: str, asks: _Asks | None, now_s: float) -> None:
-        known = self._heard.get(name)
+    def _read_report(self, node: Node | None, name: str, asks: _Asks | None, now_s: float) -> None:
+        known = self._reports.get(name)
         text = (node.metadata.annotations or {}).get(REPORT_KEY) if node is not None else None
         if node is None or text is None or (known is not None and known.uid != node.metadata.uid):
-            self._heard.pop(name, None)
+            self._reports.pop(name, None)
             known = None
         if node is None or text is None or (known is not None and known.text == text):
             return
-        said = json_of(text)
-        if said is None:
+        stated = json_of(text)
+        if stated is None:
             return  # the last one counts for as long as it may
-        is_known = isinstance(said, dict) and said.keys() == {*_AMOUNTS, "observedAt"}
-        out, into, whole = [said[key] for key in _AMOUNTS] if is_known else [None] * len(_AMOUNTS)
+        is_known = isinstance(stated, dict) and stated.keys() == {*_AMOUNTS, "observedAt"}
+        out, into, whole = [stated[key] for key in _AMOUNTS] if is_known else [None] * len(_AMOUNTS)
         if type(out) is not int or type(into) is not int or type(whole) is not int:
             self._unread.add(name)
             return
@@ -92,27 +92,27 @@ class PromisedLinks:
         there = None
         if asks is not None and None not in asks.values():
             there = {uid: one for uid, one in asks.items() if one is not None}
-        self._heard[name] = _Heard(node.metadata.uid, text, now_s, (out, into), whole, there, set())
+        self._reports[name] = _Report(node.metadata.uid, text, now_s, (out, into), whole, there, set())
 
     def _overdone(
         self, name: str, asks: dict[str, tuple[float, float]], came: list[str], now_s: float
     ) -> Iterator[str]:
-        heard = self._heard.get(name)
-        if heard is None or now_s > heard.at_s + _STALE_S + _SLACK_S:
-            since = "never" if heard is None else f"{now_s - heard.at_s:.1f} s ago"
+        report = self._reports.get(name)
+        if report is None or now_s > report.at_s + _STALE_S + _SLACK_S:
+            since = "never" if report is None else f"{now_s - report.at_s:.1f} s ago"
             yield f"links-kept: {came} are placed on {name}, which has reported {since}"
             return
-        heard.since.update(came)
+        report.since.update(came)
         for side, direction in enumerate(_SIDES):
             whole = sum(one[side] for one in asks.values())
-            fresh = sum(one[side] for uid, one in asks.items() if uid in heard.since)
+            fresh = sum(one[side] for uid, one in asks.items() if uid in report.since)
             left = math.inf
-            if heard.there is not None:
-                gone = sum(one[side] for uid, one in heard.there.items() if uid not in asks)
-                left = heard.left[side] + gone
-            if any(asks[uid][side] for uid in came) and (whole > heard.total or fresh > left):
+            if report.there is not None:
+                gone = sum(one[side] for uid, one in report.there.items() if uid not in asks)
+                left = report.left[side] + gone
+            if any(asks[uid][side] for uid in came) and (whole > report.total or fresh > left):
                 yield (
-                    f"links-kept: with {came}, {name} promises {whole:g} of {heard.total:g} MB/s"
+                    f"links-kept: with {came}, {name} promises {whole:g} of {report.total:g} MB/s"
                     f" {direction}, and"
                     f" {fresh:g} of {left:g} since its last report"
                 )

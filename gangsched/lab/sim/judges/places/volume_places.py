@@ -22,7 +22,7 @@ from gangsched.lab.sim.judges.places.volume_rules import (
 )
 from gangsched.lab.sim.judges.queueing.filling import Room, free_room, needed_pods
 from gangsched.lab.sim.reading.documents import pod_asks
-from gangsched.lab.sim.reading.received import Told
+from gangsched.lab.sim.reading.received import Received
 from gangsched.lab.sim.world.volumes import LOCAL, MADE, ONE_POD, SELECTED, claims_of
 from gangsched.model.objects import Pod
 from gangsched.model.storage import (
@@ -39,9 +39,9 @@ _MADE_GIB = 5
 
 def unserved(
     scheduler: Scheduler,
-    told: Told,
+    received: Received,
     store: Mapping[str, Mapping[Any, Any]],
-    is_kept_out: Callable[[Sequence[Pod], Scheduler, Told], bool],
+    is_kept_out: Callable[[Sequence[Pod], Scheduler, Received], bool],
 ) -> Iterator[str]:
     """volumes-found: at rest no group with volumes waits that would find its room and its volumes.
 
@@ -50,16 +50,16 @@ def unserved(
     """
     claims = scheduler.shared.queue.claims
     standing = claims.all if claims is not None else []
-    free = free_room(scheduler, told, standing)
+    free = free_room(scheduler, received, standing)
     for group in scheduler.shared.groups.values():
         if group.state is not GroupState.UNSCHEDULABLE or group.is_completing or group.problem:
             continue
         if any(group in claim.unit for claim in standing):
             continue
-        needed = needed_pods(group, told, with_volumes=True)
-        if not any(pod.spec.volumes for pod in needed) or is_kept_out(needed, scheduler, told):
+        needed = needed_pods(group, received, with_volumes=True)
+        if not any(pod.spec.volumes for pod in needed) or is_kept_out(needed, scheduler, received):
             continue
-        if nodes := _Trial(told, store, free).places(needed):
+        if nodes := _Trial(received, store, free).places(needed):
             yield (
                 f"volumes-found: {group.key} waits, and fits on {', '.join(nodes)} with its "
                 f"volumes: {group.message}"
@@ -69,10 +69,12 @@ def unserved(
 class _Trial:
     """Places that are given to pods one after the other."""
 
-    def __init__(self, told: Told, store: Mapping[str, Mapping[Any, Any]], free: Room) -> None:
-        self._store, self._now = store, StorageNow(told, store)
+    def __init__(self, received: Received, store: Mapping[str, Mapping[Any, Any]], free: Room) -> None:
+        self._store, self._now = store, StorageNow(received, store)
         self._free = {name: dict(room) for name, room in free.items()}
-        self._on = {name: [pod for pod in told.pods.values() if node_of(pod, told) == name] for name in free}
+        self._on = {
+            name: [pod for pod in received.pods.values() if node_of(pod, received) == name] for name in free
+        }
         self._used = {name for pods in self._on.values() for pod in pods for name in claims_of(pod)}
         self._attached: dict[str, set[Held]] = {
             name: {held for pod in pods for held in self._now.held(pod)} for name, pods in self._on.items()

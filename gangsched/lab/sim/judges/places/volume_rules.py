@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gangsched.lab.sim.reading.received import Told
+from gangsched.lab.sim.reading.received import Received
 from gangsched.lab.sim.world.api import SimApi
 from gangsched.lab.sim.world.hook_bodies import HookBodies
 from gangsched.lab.sim.world.volumes import ONE_POD, claim_uid, claims_of, namespace_of
@@ -37,26 +37,26 @@ class VolumeRules:
         """By UID: how many of the binds that were sent are judged."""
         self._limits: dict[str, deque[tuple[float, int | None]]] = {}
         """By node: the limits it had, and since when."""
-        self._told: Told | None = None
+        self._received: Received | None = None
 
-    def look(
-        self, api: SimApi, told: Told, sent: Mapping[str, Sequence[BindPod]], now_s: float
+    def check(
+        self, api: SimApi, received: Received, sent: Mapping[str, Sequence[BindPod]], now_s: float
     ) -> Iterator[str]:
         """After every turn. sent: all binds that were sent, by UID."""
-        if told is not self._told:
-            self._told = told
+        if received is not self._received:
+            self._received = received
             self._limits.clear()
-        self._note_limits(told, now_s)
+        self._note_limits(received, now_s)
         for uid, binds in sent.items():
             n = self._n_judged.get(uid, 0)
             self._n_judged[uid] = len(binds)
             # A bind that is sent again is no decision.
-            if len(binds) > n and uid in told.pods and binds[-1] not in binds[:-1]:
-                yield from self._judge(binds[-1], told, api.objects)
-        yield from _given_twice(api.hooks.bodies, told)
+            if len(binds) > n and uid in received.pods and binds[-1] not in binds[:-1]:
+                yield from self._judge(binds[-1], received, api.objects)
+        yield from _given_twice(api.hooks.bodies, received)
 
-    def _note_limits(self, told: Told, now_s: float) -> None:
-        for (_, name), one in told.objects.get(NODES, {}).items():
+    def _note_limits(self, received: Received, now_s: float) -> None:
+        for (_, name), one in received.objects.get(NODES, {}).items():
             limit = limit_of(one)
             known = self._limits.setdefault(name, deque())
             if not known or known[-1][1] != limit:
@@ -64,10 +64,14 @@ class VolumeRules:
             while len(known) > 1 and known[1][0] < now_s - _REMEMBERED_S:
                 known.popleft()
 
-    def _judge(self, bind: BindPod, told: Told, store: Mapping[str, Mapping[Any, Any]]) -> Iterator[str]:
-        pod, now = told.pods[bind.uid], StorageNow(told, store)
+    def _judge(
+        self, bind: BindPod, received: Received, store: Mapping[str, Mapping[Any, Any]]
+    ) -> Iterator[str]:
+        pod, now = received.pods[bind.uid], StorageNow(received, store)
         others = [
-            (one, node) for uid, one in told.pods.items() if uid != bind.uid and (node := node_of(one, told))
+            (one, node)
+            for uid, one in received.pods.items()
+            if uid != bind.uid and (node := node_of(one, received))
         ]
         for name in claims_of(pod):
             claim = now.claim(name)
@@ -82,7 +86,9 @@ class VolumeRules:
                     f"{volume.metadata.name} does not reach"
                 )
             # As in kube-scheduler, a pod on a node that is gone no longer uses anything.
-            users = [one.metadata.name for one, on in others if on in told.nodes and name in claims_of(one)]
+            users = [
+                one.metadata.name for one, on in others if on in received.nodes and name in claims_of(one)
+            ]
             if ONE_POD in (claim.spec.access_modes or ()) and users:
                 yield (
                     f"volumes-for-one-pod: {bind.name} is bound, and {users} has its claim {name} for one pod"
@@ -102,16 +108,16 @@ class VolumeRules:
 class StorageNow:
     """Claims and volumes as they are in the store, else as the process received them."""
 
-    def __init__(self, told: Told, store: Mapping[str, Mapping[Any, Any]]) -> None:
-        self._told = told.objects
+    def __init__(self, received: Received, store: Mapping[str, Mapping[Any, Any]]) -> None:
+        self._received = received.objects
         self._store = store
 
     def claim(self, name: str) -> PersistentVolumeClaim | None:
         """Returns the claim in the store if it is the same one, else the one that the process received."""
-        told: PersistentVolumeClaim | None = self._told.get(CLAIMS, {}).get((namespace_of(name), name))
+        known: PersistentVolumeClaim | None = self._received.get(CLAIMS, {}).get((namespace_of(name), name))
         now: PersistentVolumeClaim | None = self._store[CLAIMS].get((namespace_of(name), name))
-        is_same = told is not None and now is not None and told.metadata.uid == now.metadata.uid
-        return now if is_same else told
+        is_same = known is not None and now is not None and known.metadata.uid == now.metadata.uid
+        return now if is_same else known
 
     def is_first(self, claim: PersistentVolumeClaim) -> bool:
         """Whether it is in the store and was never recreated: the one that the pod was placed for."""
@@ -122,7 +128,7 @@ class StorageNow:
     def volume(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
         key = ("", claim.spec.volume_name)
         found: PersistentVolume | None = self._store[VOLUMES].get(key)
-        found = found or self._told.get(VOLUMES, {}).get(key)
+        found = found or self._received.get(VOLUMES, {}).get(key)
         owner = found.spec.claim_ref if found is not None else None
         return found if owner is not None and owner.uid == claim.metadata.uid else None
 
@@ -140,9 +146,9 @@ class StorageNow:
         return found
 
 
-def node_of(pod: Pod, told: Told) -> str:
+def node_of(pod: Pod, received: Received) -> str:
     """Returns the node that the pod is on, or is about to be on; "" once it has ended."""
-    promised = told.promised.by_uid.get(pod.metadata.uid)
+    promised = received.promised.by_uid.get(pod.metadata.uid)
     node = promised.node if promised is not None else pod.spec.node_name
     return "" if pod.is_terminal else node
 
@@ -169,7 +175,7 @@ def reaches(volume: PersistentVolume, node: str) -> bool:
     )
 
 
-def _given_twice(bodies: HookBodies | None, told: Told) -> Iterator[str]:
+def _given_twice(bodies: HookBodies | None, received: Received) -> Iterator[str]:
     """Volumes are recreated under their names, so only one version is one volume. A pod that is gone has
     given its volume up: of two patches of one version the server takes the first. Each profile has
     reservations of its own, as in kube-scheduler: there too the server takes the first."""
@@ -177,7 +183,7 @@ def _given_twice(bodies: HookBodies | None, told: Told) -> Iterator[str]:
     for pod, path, patch in bodies.under_way() if bodies is not None else ():
         owner = patch.get("spec", {}).get("claimRef", {}).get("name", "")
         volume = (path, patch["metadata"]["resourceVersion"], pod.spec.scheduler_name)
-        if not owner or pod.metadata.uid not in told.pods:
+        if not owner or pod.metadata.uid not in received.pods:
             continue
         if (first := owners.setdefault(volume, owner)) != owner:
             yield f"volumes-given-once: {path.rpartition('/')[2]} is given to {first} and {owner} at once"

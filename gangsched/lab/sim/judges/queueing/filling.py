@@ -25,7 +25,7 @@ from gangsched.lab.sim.reading.documents import (
     pod_asks,
     stated_s,
 )
-from gangsched.lab.sim.reading.received import Claim, Told
+from gangsched.lab.sim.reading.received import Claim, Received
 from gangsched.model.objects import CustomObject, Node, Pod
 from gangsched.model.walltime import WALLTIME_KEY
 
@@ -50,9 +50,9 @@ Room = dict[str, dict[str, int]]
 
 def unfilled(
     scheduler: Scheduler,
-    told: Told,
+    received: Received,
     now_s: float,
-    keeps_out: Callable[[Sequence[Pod], Scheduler, Told], bool] | None = None,
+    keeps_out: Callable[[Sequence[Pod], Scheduler, Received], bool] | None = None,
     excuses: Callable[[Group], bool] | None = None,
 ) -> Iterator[str]:
     """claim-fills: at rest no group that waits for room fits beside the claims that keep room from it.
@@ -69,50 +69,50 @@ def unfilled(
             continue
         if any(group in claim.unit for claim in standing):
             continue
-        needed = needed_pods(group, told)
+        needed = needed_pods(group, received)
         if not needed:
             continue
-        until_s = now_s + max(stated_s(told.pods[uid]) for uid in group.members if uid in told.pods)
+        until_s = now_s + max(stated_s(received.pods[uid]) for uid in group.members if uid in received.pods)
         holding = [c for c in standing if c.priority >= group.priority and c.start_s < until_s]
         serials = tuple(claim.serial for claim in holding)
         if serials not in found:
-            found[serials] = free_room(scheduler, told, holding)
+            found[serials] = free_room(scheduler, received, holding)
         nodes = places(needed, found[serials])
         if not nodes or (excuses is not None and excuses(group)):
             continue
-        if keeps_out is None or not keeps_out(needed, scheduler, told):
+        if keeps_out is None or not keeps_out(needed, scheduler, received):
             yield f"claim-fills: {group.key} waits, and fits on {', '.join(nodes)}: {group.message}"
 
 
-def outranking(scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
+def outranking(scheduler: Scheduler, received: Received, now_s: float) -> Iterator[str]:
     """preemption-used: at rest no group waits for room that less important pods could be evicted from.
 
     Pods whose eviction would take more important ones along do not count. For storms without queues, budgets
     or stated domains. Skips groups with a claim, as `unfilled` does, those for which pods were evicted in
     vain before (the next round may be an hour later), and all where pods say who may be beside them.
     """
-    if told.choosy:
+    if received.constrained:
         return
     claims = scheduler.shared.queue.claims
     standing = claims.all if claims is not None else []
     for group in scheduler.shared.groups.values():
         if group.state is not GroupState.UNSCHEDULABLE or group.is_completing or group.problem:
             continue
-        needed = [] if any(group in claim.unit for claim in standing) else needed_pods(group, told)
+        needed = [] if any(group in claim.unit for claim in standing) else needed_pods(group, received)
         if not needed or any(_evicted_in_vain(pod) for pod in needed):
             continue
         lowest = min(pod.spec.priority or 0 for pod in needed)
         lower = {
             uid
-            for uid, pod in told.pods.items()
+            for uid, pod in received.pods.items()
             if pod.spec.node_name and not pod.is_terminal and (pod.spec.priority or 0) < lowest
         }
         holding = [claim for claim in standing if claim.priority >= lowest]
-        if lower and places(needed, free_room(scheduler, told, holding, without=lower)):
-            lower -= with_more_important(lowest, scheduler, told)
-            if not places(needed, free_room(scheduler, told, holding, without=lower)):
+        if lower and places(needed, free_room(scheduler, received, holding, without=lower)):
+            lower -= with_more_important(lowest, scheduler, received)
+            if not places(needed, free_room(scheduler, received, holding, without=lower)):
                 continue
-            names = sorted(told.pods[uid].metadata.name for uid in lower)
+            names = sorted(received.pods[uid].metadata.name for uid in lower)
             yield (
                 f"preemption-used: {group.key} waits, and less important pods hold its room, "
                 f"of {names}: {group.message}"
@@ -125,23 +125,23 @@ def _evicted_in_vain(pod: Pod) -> bool:
     return any(one.reason == "RoomTakenByOthers" or not one.message.startswith("1 ") for one in found)
 
 
-def needed_pods(group: Group, told: Told, *, with_volumes: bool = False) -> list[Pod]:
+def needed_pods(group: Group, received: Received, *, with_volumes: bool = False) -> list[Pod]:
     """Returns the waiting pods that must start together, those that ask for least; empty if that is unknown.
 
     Unknown for pods that ask for more than resources; with_volumes: for more than resources and volumes. If
     as many as the group needs have started, each other one may start by itself.
     """
-    pods = [told.pods[uid] for uid in group.members if uid in told.pods]
+    pods = [received.pods[uid] for uid in group.members if uid in received.pods]
     staying = [pod for pod in pods if not pod.is_terminal and pod.metadata.deletion_timestamp is None]
     # A pod that is bound, though the watch has not shown it yet, no longer waits.
-    has_place = told.promised.by_uid
+    has_place = received.promised.by_uid
     waiting = [pod for pod in staying if not (pod.spec.node_name or pod.metadata.uid in has_place)]
     if not group.is_gang:
         return [pod for pod in waiting[:1] if is_plain(pod, None, with_volumes=with_volumes)]
     gang = gang_of(waiting[0]) if waiting else None
     if gang is None or len(staying) < len(group.members):
         return []
-    item = told.groups.get(gang)
+    item = received.groups.get(gang)
     minima = {least(gang, pod, item) for pod in staying}
     n = minima.pop()
     are_plain = all(is_plain(pod, item, with_volumes=with_volumes) for pod in waiting)
@@ -190,28 +190,32 @@ def places(needed: Sequence[Pod], free: Room) -> list[str]:
 
 
 def free_room(
-    scheduler: Scheduler, told: Told, holding: Sequence[StartClaim], *, without: Collection[str] = ()
+    scheduler: Scheduler, received: Received, holding: Sequence[StartClaim], *, without: Collection[str] = ()
 ) -> Room:
     """Returns the free room of nodes, except those that are overcommitted or cannot be read. without: UIDs of
     pods that count as gone."""
     found = {}
-    for name, node in told.nodes.items():
-        room = _free_on(scheduler, node, told, holding, without)
+    for name, node in received.nodes.items():
+        room = _free_on(scheduler, node, received, holding, without)
         if room is not None and all(amount >= 0 for amount in room.values()):
             found[name] = room
     return found
 
 
 def _free_on(
-    scheduler: Scheduler, node: Node, told: Told, holding: Sequence[StartClaim], without: Collection[str]
+    scheduler: Scheduler,
+    node: Node,
+    received: Received,
+    holding: Sequence[StartClaim],
+    without: Collection[str],
 ) -> dict[str, int] | None:
     room, healthy, name = allocatable(node), healthy_ids(node), node.metadata.name
     listed = listed_ids(node)
     if room is None or healthy is None or listed is None or node.spec.unschedulable or node.spec.taints:
         return None
-    there = [one for one in told.claims_on(name) if one.uid not in without]
+    there = [one for one in received.claims_on(name) if one.uid not in without]
     for info in scheduler.shared.cache.by_node.get(name, {}).values():
-        if told.is_held_unshown(info) and info.uid not in without:
+        if received.is_held_unshown(info) and info.uid not in without:
             there.append(_claim(info.pod, name, info.ids))
     kept = [one for claim in holding for one in claim.held]
     kept += [one for uid, one in scheduler.shared.cache.nominated.items() if uid not in without]

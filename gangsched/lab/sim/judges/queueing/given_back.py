@@ -17,7 +17,7 @@ from gangsched.lab.sim.judges.queueing.filling import is_plain
 from gangsched.lab.sim.judges.queueing.guarantees import gpus_there
 from gangsched.lab.sim.objects import GPU, OURS
 from gangsched.lab.sim.reading.documents import allocatable, gang_of, healthy_ids, least
-from gangsched.lab.sim.reading.received import Told
+from gangsched.lab.sim.reading.received import Received
 from gangsched.lab.sim.workloads.guaranteed_queues import GUARANTEED, LENDING_GRACES_S, gpus_of, queue_of
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
@@ -55,13 +55,13 @@ class GivenBack:
         """Queues with pods bound since the last look."""
         self._seen = -1
 
-    def look(self, effects: Iterable[ef.Effect], told: Told) -> None:
+    def note(self, effects: Iterable[ef.Effect], received: Received) -> None:
         """Notes which queues a step binds pods of."""
         for one in effects:
-            if isinstance(one, ef.BindPod) and one.uid in told.pods:
-                self._started.add(queue_of(told.pods[one.uid]))
+            if isinstance(one, ef.BindPod) and one.uid in received.pods:
+                self._started.add(queue_of(received.pods[one.uid]))
 
-    def too_late(self, told: Told, now_s: float) -> Iterator[str]:
+    def too_late(self, received: Received, now_s: float) -> Iterator[str]:
         """Called between two turns of calm weather, and at rest."""
         for name, since_s in self._since_s.items():
             if now_s - since_s > _LIMIT_S:
@@ -69,61 +69,61 @@ class GivenBack:
                     f"guarantees-given-back: {name} waits for what is guaranteed to its queue, "
                     f"since {since_s:.3f}"
                 )
-        if self._started or self._seen != told.n_inputs:
-            owed = {one.name: one.queue for one in _owed(told)}
+        if self._started or self._seen != received.n_inputs:
+            owed = {one.name: one.queue for one in _owed(received)}
             self._since_s = {
                 name: now_s if queue in self._started else self._since_s.get(name, now_s)
                 for name, queue in owed.items()
             }
-            self._seen = told.n_inputs
+            self._seen = received.n_inputs
             self._started.clear()
 
 
-def _owed(told: Told) -> Iterator[_Waiting]:
+def _owed(received: Received) -> Iterator[_Waiting]:
     """Yields the groups that could have their room if borrowers gave it back."""
-    if gpus_there(told) < sum(GUARANTEED.values()):
+    if gpus_there(received) < sum(GUARANTEED.values()):
         return
     held = Counter[str]()
-    for pod in told.pods.values():
-        if _is_placed(pod, told):
+    for pod in received.pods.values():
+        if _is_placed(pod, received):
             held[queue_of(pod)] += gpus_of(pod)
-    for one in _waiting(told):
+    for one in _waiting(received):
         n_more = one.each * len(one.pods)
-        if n_more and held[one.queue] + n_more <= GUARANTEED[one.queue] and _could_have(one, told):
+        if n_more and held[one.queue] + n_more <= GUARANTEED[one.queue] and _could_have(one, received):
             yield one
 
 
-def _said(pod: Pod) -> frozenset[tuple[str, str]]:
+def _stated(pod: Pod) -> frozenset[tuple[str, str]]:
     """Returns what the pod states of itself and its group: a group whose members disagree does not start."""
     own = pod.metadata.annotations or {}
     return frozenset((key, text) for key, text in own.items() if not key.startswith("sim/"))
 
 
-def _is_placed(pod: Pod, told: Told) -> bool:
-    on_its_way = pod.metadata.uid in told.promised.by_uid
+def _is_placed(pod: Pod, received: Received) -> bool:
+    on_its_way = pod.metadata.uid in received.promised.by_uid
     return (bool(pod.spec.node_name) or on_its_way) and not pod.is_terminal
 
 
-def _waiting(told: Told) -> Iterator[_Waiting]:
+def _waiting(received: Received) -> Iterator[_Waiting]:
     """Yields complete groups, with no pod started, being deleted or ended, that ask for resources only.
 
     Only groups of the profile that is never removed.
     """
-    for name, pods in _groups(told).items():
+    for name, pods in _groups(received).items():
         if any(pod.spec.scheduler_name != OURS or not is_plain(pod, None) for pod in pods):
             continue
-        if any(pod.is_terminal or _is_going(pod) or _is_placed(pod, told) for pod in pods):
+        if any(pod.is_terminal or _is_going(pod) or _is_placed(pod, received) for pod in pods):
             continue
         gang = gang_of(pods[0])
         n = least(gang, pods[0], None) if gang is not None else None
-        if n is None or n > len(pods) or len({(gpus_of(pod), _said(pod)) for pod in pods}) > 1:
+        if n is None or n > len(pods) or len({(gpus_of(pod), _stated(pod)) for pod in pods}) > 1:
             continue
         yield _Waiting(name, queue_of(pods[0]), pods[:n])
 
 
-def _groups(told: Told) -> dict[str, list[Pod]]:
+def _groups(received: Received) -> dict[str, list[Pod]]:
     found: dict[str, list[Pod]] = {}
-    for pod in told.pods.values():
+    for pod in received.pods.values():
         if (gang := gang_of(pod)) is not None:
             found.setdefault(f"{gang.namespace}/{gang.name}", []).append(pod)
     return found
@@ -133,14 +133,14 @@ def _is_going(pod: Pod) -> bool:
     return pod.metadata.deletion_timestamp is not None
 
 
-def _could_have(one: _Waiting, told: Told) -> bool:
+def _could_have(one: _Waiting, received: Received) -> bool:
     """Whether it fits once at most _MOST_GOING whole groups that exceed their queues' guarantees have
     gone."""
     stays = Counter[str]()
     going = set[str]()
     borrowers: list[list[Pod]] = []
-    for pods in _groups(told).values():
-        there = [pod for pod in pods if _is_placed(pod, told)]
+    for pods in _groups(received).values():
+        there = [pod for pod in pods if _is_placed(pod, received)]
         going.update(pod.metadata.uid for pod in there if _is_going(pod))
         staying = [pod for pod in there if not _is_going(pod)]
         for pod in staying:
@@ -156,22 +156,22 @@ def _could_have(one: _Waiting, told: Told) -> bool:
             if any(stays[q] - n_lost < min(stays[q], GUARANTEED[q]) for q, n_lost in lost.items()):
                 continue
             gone = going | {pod.metadata.uid for pods in some for pod in pods}
-            if _n_that_fit(one.each, told, gone) >= len(one.pods):
+            if _n_that_fit(one.each, received, gone) >= len(one.pods):
                 return True
     return False
 
 
-def _n_that_fit(each: int, told: Told, gone: Collection[str]) -> int:
-    return sum(max(_free(name, told, gone), 0) // each for name in told.nodes)
+def _n_that_fit(each: int, received: Received, gone: Collection[str]) -> int:
+    return sum(max(_free(name, received, gone), 0) // each for name in received.nodes)
 
 
-def _free(name: str, told: Told, gone: Collection[str]) -> int:
+def _free(name: str, received: Received, gone: Collection[str]) -> int:
     """Returns the free devices of a node; 0 if it is closed or cannot be read."""
-    node = told.nodes[name]
+    node = received.nodes[name]
     room, healthy = allocatable(node), healthy_ids(node)
     if room is None or healthy is None or node.spec.unschedulable or node.spec.taints:
         return 0
-    there = [claim for claim in told.claims_on(name) if claim.uid not in gone]
+    there = [claim for claim in received.claims_on(name) if claim.uid not in gone]
     n_left = room.get(GPU, 0) - sum(claim.requests.get(GPU, 0) for claim in there)
     if GPU not in healthy:
         return n_left

@@ -2,7 +2,7 @@
 
 Made by lab.sim.judges.step_judges for one process. Requests, IDs and walltimes are read from the pods given
 to the process (lab.sim.reading.documents); reservations, and where claims stand, from the scheduler. Which
-claims yield to a pod is worked out anew.
+claims yield to a pod is worked out again, here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gangsched.core.types.group import ASSUMED, Group, GroupState
 from gangsched.core.types.needed import completes
 from gangsched.lab.sim.judges.gangs.starts import names_with
 from gangsched.lab.sim.reading.documents import allocatable, is_vast, pod_asks, stated_s
-from gangsched.lab.sim.reading.received import Told
+from gangsched.lab.sim.reading.received import Received
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 
@@ -86,7 +86,7 @@ class KeptRoom:
         self._n = 0
 
     def begin(
-        self, takes_kept_room: Callable[[Sequence[Pod], StartClaim, Told, Sequence[Pod]], bool] = _never
+        self, takes_kept_room: Callable[[Sequence[Pod], StartClaim, Received, Sequence[Pod]], bool] = _never
     ) -> None:
         """Applies other settings from the next step on. takes_kept_room: whether their queue lets pods that
         start together take the claim's room, beside pods that are promised room."""
@@ -96,8 +96,8 @@ class KeptRoom:
         self._passed: dict[str, int] | None = None
         """By group: how many had passed it before the first step, under settings with another bound."""
 
-    def look(
-        self, scheduler: Scheduler, effects: Iterable[ef.Effect], told: Told, now_s: float
+    def check(
+        self, scheduler: Scheduler, effects: Iterable[ef.Effect], received: Received, now_s: float
     ) -> Iterator[str]:
         """After every step."""
         self._n += 1
@@ -108,14 +108,14 @@ class KeptRoom:
         for effect in effects:
             if isinstance(effect, (ef.EvictPod, ef.DeletePod)):
                 yield from self._may_go(scheduler, effect, now_s)
-        starting = [told.pods[uid] for uid in self._placed(scheduler) if uid in told.pods]
+        starting = [received.pods[uid] for uid in self._placed(scheduler) if uid in received.pods]
         promised = [one.info.pod for one in scheduler.shared.cache.nominated.values()]
         yielding = frozenset(
             one.serial
             for one in self._own.values()
-            if starting and self._takes_kept_room(starting, one, told, promised)
+            if starting and self._takes_kept_room(starting, one, received, promised)
         )
-        together = names_with(starting, scheduler, told) if starting and self._own else {}
+        together = names_with(starting, scheduler, received) if starting and self._own else {}
         for pod in starting:
             self._note(scheduler, pod, now_s, yielding, together.get(pod.metadata.uid, ()))
         standing = claims.all
@@ -123,12 +123,12 @@ class KeptRoom:
         self._held = {
             one.serial: self._held[one.serial]
             if one.serial in self._held and self._held[one.serial][0] is one.held
-            else (one.held, dict.fromkeys(one.nodes, self._n), {n: _room(told, n) for n in one.nodes})
+            else (one.held, dict.fromkeys(one.nodes, self._n), {n: _room(received, n) for n in one.nodes})
             for one in standing
         }
         for claim in standing:
-            yield from self._keeps(claim, told)
-            yield from self._is_held(scheduler, claim, told)
+            yield from self._keeps(claim, received)
+            yield from self._is_held(scheduler, claim, received)
             if (before := self._promises.get(claim.serial)) is not None:
                 yield from before.broken_by(claim)
         if self._passed is None:
@@ -141,13 +141,13 @@ class KeptRoom:
             if n > bound and is_new and claims.budget is None:
                 yield f"claim-bound: {group!r} was passed {n} times, its bound is {bound}"
 
-    def _is_held(self, scheduler: Scheduler, claim: StartClaim, told: Told) -> Iterator[str]:
+    def _is_held(self, scheduler: Scheduler, claim: StartClaim, received: Received) -> Iterator[str]:
         """claim-exists: all groups and pods of a claim exist and wait."""
         for group in claim.unit:
             if scheduler.shared.groups.get(group.key) is not group or group.state not in _WAITS:
                 yield f"claim-exists: room is kept for {group!r}, which does not wait for it"
         for one in claim.held:
-            pod = told.pods.get(one.info.uid)
+            pod = received.pods.get(one.info.uid)
             if pod is None or pod.spec.node_name or pod.is_terminal:
                 yield f"claim-exists: room is kept for {one.info!r}, which is gone or has started"
 
@@ -164,7 +164,7 @@ class KeptRoom:
             )
 
     def _placed(self, scheduler: Scheduler) -> list[str]:
-        """Returns UIDs of pods that were placed anew in this step; their binds may wait for plugins."""
+        """Returns UIDs of pods that were placed in this step; their binds may wait for plugins."""
         before, self._reserved = self._reserved, {}
         for uid, info in scheduler.shared.cache.pods.items():
             if info.state is ASSUMED:
@@ -188,12 +188,12 @@ class KeptRoom:
         ends_s = now_s + max(stated_s(one.pod) for one in group.members.values())
         self._started[uid] = _Started(self._n, ends_s, group.priority, before)
 
-    def _keeps(self, claim: StartClaim, told: Told) -> Iterator[str]:
+    def _keeps(self, claim: StartClaim, received: Received) -> Iterator[str]:
         """claim-room-kept: pods that started while it stands there, and end after its start, leave it its
         room and IDs."""
         _, since, rooms = self._held[claim.serial]
         for name in claim.nodes:
-            room = _room(told, name)
+            room = _room(received, name)
             if room is None or room != rooms.get(name):
                 since[name] = self._n  # the node has changed: what starts there now fits it as it is
                 continue
@@ -204,11 +204,14 @@ class KeptRoom:
                     kept.update(pod_asks(one.info.pod.spec))
                     for resource, some in one.ids.items():
                         ids.setdefault(resource, set()).update(some)
-            for other in told.claims_on(name):
+            for other in received.claims_on(name):
                 started = self._started.get(other.uid)
                 if started is None or started.number <= since[name] or started.ends_s <= claim.start_s:
                     continue
-                if other.uid in told.pods and told.pods[other.uid].metadata.deletion_timestamp is not None:
+                if (
+                    other.uid in received.pods
+                    and received.pods[other.uid].metadata.deletion_timestamp is not None
+                ):
                     continue  # it is being deleted, whatever it stated
                 if started.priority > claim.priority or claim.serial in started.before:
                     continue
@@ -237,8 +240,8 @@ def _passes(scheduler: Scheduler, groups: Iterable[Group]) -> Iterator[tuple[Gro
             yield group, count.n, count.bound
 
 
-def _room(told: Told, name: str) -> dict[str, int] | None:
-    node = told.nodes.get(name)
+def _room(received: Received, name: str) -> dict[str, int] | None:
+    node = received.nodes.get(name)
     return None if node is None else allocatable(node)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from gangsched.core.scheduler import Scheduler
 from gangsched.lab.sim.objects import OURS, at
 from gangsched.lab.sim.reading.documents import TOTAL_KEY, gang_of, least
-from gangsched.lab.sim.reading.received import STARTED_IN_KEY, Told, are_alike
+from gangsched.lab.sim.reading.received import STARTED_IN_KEY, Received, are_alike
 from gangsched.lab.sim.workloads.guaranteed_queues import gpus_of, queue_of
 from gangsched.lab.sim.workloads.limited_queues import LIMITS, PATHS
 from gangsched.model import effects as ef
@@ -43,8 +43,8 @@ class Limits:
         self._passes.clear()
         self._most = math.inf if bound is None else 2 * max(bound, 2)
 
-    def look(
-        self, effects: Iterable[ef.Effect], told: Told, now_s: float, reserved: Collection[str] = ()
+    def check(
+        self, effects: Iterable[ef.Effect], received: Received, now_s: float, reserved: Collection[str] = ()
     ) -> Iterator[str]:
         """Checks a step, before its binds are counted as sent.
 
@@ -52,20 +52,20 @@ class Limits:
         pods or a reload may have filled their queue; they keep what they have.
         """
         starting = [
-            told.pods[one.uid]
+            received.pods[one.uid]
             for one in effects
-            if isinstance(one, ef.BindPod) and self._is_another(one) and one.uid in told.pods
+            if isinstance(one, ef.BindPod) and self._is_another(one) and one.uid in received.pods
         ]
-        waiting = _waiting(told)
+        waiting = _waiting(received)
         self._waits_s = {name: self._waits_s.get(name, now_s) for name in waiting}
         for name, pods in waiting.items():
             self._first_s.setdefault(name, min(now_s, _made_by_s(pods)))
-        used = _used(told, self._sent)
+        used = _used(received, self._sent)
         # A group that fits its limits lacks nodes: meanwhile other groups may use the limit.
         self._passes = Counter(
             {name: n for name, n in self._passes.items() if _is_over(waiting.get(name, ()), used)}
         )
-        if not starting or any(_completes(pod, starting, told, self._sent) for pod in starting):
+        if not starting or any(_completes(pod, starting, received, self._sent) for pod in starting):
             return
         yield from self._passed(starting, waiting, used)
         starting = [pod for pod in starting if gpus_of(pod) and pod.metadata.uid not in reserved]
@@ -77,12 +77,12 @@ class Limits:
                 names = " and ".join(pod.metadata.name for pod in starting)
                 yield f"limits-kept: with {names} queue {name} holds {used[name]} of {LIMITS[name]}"
 
-    def keeps_out(self, needed: Sequence[Pod], scheduler: Scheduler, told: Told) -> bool:
+    def keeps_out(self, needed: Sequence[Pod], scheduler: Scheduler, received: Received) -> bool:
         """Whether these pods may have to wait for a limit, beside what is used and what is kept for other
         groups."""
-        used, own = _used(told, self._sent), {pod.metadata.uid for pod in needed}
+        used, own = _used(received, self._sent), {pod.metadata.uid for pod in needed}
         for info in scheduler.shared.cache.pods.values():
-            if told.is_held_unshown(info):
+            if received.is_held_unshown(info):
                 _count(used, info.pod, _sent_in(self._sent.get(info.uid)))
         claims = scheduler.shared.queue.claims
         kept = {uid: one.info.pod for uid, one in scheduler.shared.cache.nominated.items()}
@@ -119,15 +119,15 @@ class Limits:
                 )
 
 
-def _waiting(told: Told) -> dict[str, list[Pod]]:
+def _waiting(received: Received) -> dict[str, list[Pod]]:
     """By group: the pods that must start together, if they exist, agree on their number, and none of the
     group has started."""
     found: dict[str, list[Pod]] = {}
     started: set[str] = set()
-    for uid, pod in told.pods.items():
+    for uid, pod in received.pods.items():
         if pod.spec.scheduler_name != OURS:
             continue
-        if uid in told.promised.by_uid or pod.spec.node_name:
+        if uid in received.promised.by_uid or pod.spec.node_name:
             started.add(_name(pod))
         elif pod.metadata.deletion_timestamp is None:
             found.setdefault(_name(pod), []).append(pod)
@@ -135,8 +135,8 @@ def _waiting(told: Told) -> dict[str, list[Pod]]:
         name: pods[:n]
         for name, pods in found.items()
         if name not in started
-        and len(pods) >= (n := _least(pods[0], told))
-        and all(_least(pod, told) == n for pod in pods)
+        and len(pods) >= (n := _least(pods[0], received))
+        and all(_least(pod, received) == n for pod in pods)
     }
 
 
@@ -154,9 +154,9 @@ def _is_over(pods: Sequence[Pod], used: Mapping[str, int]) -> bool:
     return any(used[name] + n > LIMITS[name] for pod in pods[:1] for name in PATHS[queue_of(pod)])
 
 
-def _least(pod: Pod, told: Told) -> int:
+def _least(pod: Pod, received: Received) -> int:
     gang = gang_of(pod)
-    return 1 if gang is None else least(gang, pod, told.groups.get(gang)) or 1
+    return 1 if gang is None else least(gang, pod, received.groups.get(gang)) or 1
 
 
 def _name(pod: Pod) -> str:
@@ -164,13 +164,13 @@ def _name(pod: Pod) -> str:
     return pod.metadata.name if gang is None else gang.name
 
 
-def _used(told: Told, sent: Mapping[str, ef.BindPod]) -> Counter[str]:
+def _used(received: Received, sent: Mapping[str, ef.BindPod]) -> Counter[str]:
     """By limited queue: devices that its pods hold on existing nodes, or will hold once bound there."""
     used = Counter[str]()
-    for uid, pod in told.pods.items():
-        promised = told.promised.by_uid.get(uid)
+    for uid, pod in received.pods.items():
+        promised = received.promised.by_uid.get(uid)
         node = promised.node if promised is not None else pod.spec.node_name
-        if node in told.nodes and not pod.is_terminal:
+        if node in received.nodes and not pod.is_terminal:
             bind = sent.get(uid) if promised is not None else None
             _count(used, pod, _sent_in(bind))
     return used
@@ -186,7 +186,7 @@ def _count(used: Counter[str], pod: Pod, sent: str = "") -> None:
         used[name] += gpus_of(pod)
 
 
-def _completes(pod: Pod, starting: Sequence[Pod], told: Told, sent: Mapping[str, ef.BindPod]) -> bool:
+def _completes(pod: Pod, starting: Sequence[Pod], received: Received, sent: Mapping[str, ef.BindPod]) -> bool:
     """Whether some of its gang have started, but too few for it to be whole.
 
     Also if some started in an earlier process: then the pod may replace a member that the gang has lost.
@@ -194,9 +194,9 @@ def _completes(pod: Pod, starting: Sequence[Pod], told: Told, sent: Mapping[str,
     gang, own = gang_of(pod), {one.metadata.uid for one in starting}
     if gang is None:
         return False
-    others = [one for uid, one in told.pods.items() if uid not in own and gang_of(one) == gang]
-    there = [one for one in others if one.metadata.uid in told.promised.by_uid or one.spec.node_name]
-    n_least = least(gang, pod, told.groups.get(gang))
+    others = [one for uid, one in received.pods.items() if uid not in own and gang_of(one) == gang]
+    there = [one for one in others if one.metadata.uid in received.promised.by_uid or one.spec.node_name]
+    n_least = least(gang, pod, received.groups.get(gang))
     if n_least is None or any(one.metadata.uid not in sent for one in there):
         return bool(there)
     total = (pod.metadata.annotations or {}).get(TOTAL_KEY, "")

@@ -24,7 +24,7 @@ class Overtaken:
         self._started: set[str] = set()
         self._passes: dict[str, int] = {}
 
-    def look(self, pods: Iterable[Pod]) -> Iterator[str]:
+    def check(self, pods: Iterable[Pod]) -> Iterator[str]:
         """Checks a step, in which all members of a gang are created together."""
         groups: dict[str, list[Pod]] = {}
         for pod in pods:
@@ -56,7 +56,7 @@ class Entitled:
         self._most_s = most_s
         self._since_s: dict[str, float] = {}
 
-    def look(self, pods: Iterable[Pod], now_s: float) -> Iterator[str]:
+    def check(self, pods: Iterable[Pod], now_s: float) -> Iterator[str]:
         """Checks a step."""
         held: dict[str, int] = {}
         waiting: dict[str, list[Pod]] = {}

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from gangsched.core.scheduler import Scheduler
 from gangsched.lab.sim.objects import OURS, at
 from gangsched.lab.sim.reading.documents import Gang, gang_of, least, stated_s
-from gangsched.lab.sim.reading.received import Told, are_alike
+from gangsched.lab.sim.reading.received import Received, are_alike
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 
@@ -41,15 +41,15 @@ class Overtime:
         self._causes: set[str] = set()
         """Cause IDs of evictions that were reported as being for the walltime."""
 
-    def look(
-        self, scheduler: Scheduler, effects: Iterable[ef.Effect], told: Told, now_s: float
+    def check(
+        self, scheduler: Scheduler, effects: Iterable[ef.Effect], received: Received, now_s: float
     ) -> Iterator[str]:
         """After every step."""
         effects = [*effects]
-        for uid, pod in told.pods.items():
+        for uid, pod in received.pods.items():
             if pod.spec.node_name:
                 self._seen_s.setdefault(uid, now_s)
-        new = {cause_id for one in effects if (cause_id := _told_by(one))} - self._causes
+        new = {cause_id for one in effects if (cause_id := _cause_of_overrun(one))} - self._causes
         self._causes |= new
         by_cause: dict[str, list[str]] = {}
         """UIDs by new cause ID: an end that is put off while members already go comes too late."""
@@ -63,15 +63,17 @@ class Overtime:
                 if one.cause_id in new:
                     by_cause.setdefault(one.cause_id, []).append(one.uid)
         for cause_id, uids in by_cause.items():
-            yield from self._was_over(cause_id, uids, told, now_s)
+            yield from self._was_over(cause_id, uids, received, now_s)
         self._rest(scheduler)
 
-    def _was_over(self, cause_id: str, uids: Sequence[str], told: Told, now_s: float) -> Iterator[str]:
+    def _was_over(
+        self, cause_id: str, uids: Sequence[str], received: Received, now_s: float
+    ) -> Iterator[str]:
         for uid in uids:
-            pod = told.pods.get(uid)
+            pod = received.pods.get(uid)
             if pod is None:
                 continue
-            mates = _running(pod, told)
+            mates = _running(pod, received)
             end_s = max((self._end_s(one, stated_s(one)) for one in mates), default=-math.inf)
             if now_s < end_s:
                 yield (
@@ -84,17 +86,17 @@ class Overtime:
                     f"and of its gang {left} stay"
                 )
 
-    def not_gone(self, told: Told, now_s: float, calm_since_s: float) -> Iterator[str]:
+    def not_gone(self, received: Received, now_s: float, calm_since_s: float) -> Iterator[str]:
         """walltime-in-time: in calm weather, between turns; only for the profile that is never removed."""
         seen: set[Gang] = set()
-        for pod in told.pods.values():
+        for pod in received.pods.values():
             gang = gang_of(pod)
             is_ours = pod.spec.scheduler_name == OURS
             if gang is None or gang in seen or not pod.spec.node_name or not is_ours:
                 continue
             seen.add(gang)
-            mates = _running(pod, told)
-            if not mates or not _is_whole(gang, pod, mates, told):
+            mates = _running(pod, received)
+            if not mates or not _is_whole(gang, pod, mates, received):
                 continue
             longest_s = max(map(stated_s, mates))
             due_s = max(self._end_s(one, longest_s) for one in mates) + _SPARED_S
@@ -130,18 +132,18 @@ class Overtime:
                     self._rests_s[one.uid] = min(before.get(one.uid, math.inf), one.end_s)
 
 
-def _told_by(effect: ef.Effect) -> str:
+def _cause_of_overrun(effect: ef.Effect) -> str:
     if isinstance(effect, ef.RecordEvent) and effect.reason == "OverrunEviction":
         return effect.cause_id
     return ""
 
 
-def _running(pod: Pod, told: Told) -> list[Pod]:
+def _running(pod: Pod, received: Received) -> list[Pod]:
     """Bound members of its gang that have not ended and are not being deleted."""
     gang = gang_of(pod)
     return [
         other
-        for other in told.pods.values()
+        for other in received.pods.values()
         if other.spec.node_name
         and not other.is_terminal
         and other.metadata.deletion_timestamp is None
@@ -149,8 +151,8 @@ def _running(pod: Pod, told: Told) -> list[Pod]:
     ]
 
 
-def _is_whole(gang: Gang, pod: Pod, mates: Sequence[Pod], told: Told) -> bool:
+def _is_whole(gang: Gang, pod: Pod, mates: Sequence[Pod], received: Received) -> bool:
     """Whether all of its members are bound, and enough of them run."""
-    n = least(gang, pod, told.groups.get(gang))
-    others = [one for one in told.pods.values() if gang_of(one) == gang and not one.spec.node_name]
+    n = least(gang, pod, received.groups.get(gang))
+    others = [one for one in received.pods.values() if gang_of(one) == gang and not one.spec.node_name]
     return n is not None and len(mates) >= n and not others

@@ -1,4 +1,5 @@
-"""Rests: finds groups that rest although they would fit: a change has cured them, and nobody has woken them.
+"""UnschedulableGroups: finds groups that rest although they would fit: a change has cured them, and did not
+wake them.
 
 Asks the scheduler itself why a group does not run, which tries to place it on a copy. An answer that there is
 room is a fault, unless the group, or one that starts with it, is about to be tried. So every hint of every
@@ -24,28 +25,28 @@ _AT_ONCE = 3
 _SOON = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF)
 
 
-class Rests:
-    """rests-rightly: no group rests as unschedulable while it would fit."""
+class UnschedulableGroups:
+    """woken-in-time: no group rests as unschedulable while it would fit."""
 
     def __init__(self) -> None:
         self._next_s, self._n_looks = 0.0, 0
 
-    def look(self, scheduler: Scheduler, now_s: float, excuses: Callable[[Group], bool]) -> Iterator[str]:
+    def check(self, scheduler: Scheduler, now_s: float, excuses: Callable[[Group], bool]) -> Iterator[str]:
         """Asks about a few groups, others each time. excuses: whether a group may wait for something else."""
         if now_s < self._next_s or not scheduler.is_synced:
             return
         self._next_s = now_s + _EVERY_S
-        resting = [one for one in scheduler.shared.groups.values() if _rests(one, scheduler, now_s)]
+        resting = [one for one in scheduler.shared.groups.values() if _is_resting(one, scheduler, now_s)]
         self._n_looks += 1
         for k in range(min(_AT_ONCE, len(resting))):
             group = resting[(self._n_looks * _AT_ONCE + k) % len(resting)]
             found = explain(scheduler, group, now_s)
             if HAS_ROOM in found.answer and "starts together" not in found.answer and not excuses(group):
                 rests_s = now_s - group.since_s
-                yield f"rests-rightly: {group.key} rests for {rests_s:.1f} s, and would fit: {found.answer}"
+                yield f"woken-in-time: {group.key} rests for {rests_s:.1f} s, and would fit: {found.answer}"
 
 
-def _rests(group: Group, scheduler: Scheduler, now_s: float) -> bool:
+def _is_resting(group: Group, scheduler: Scheduler, now_s: float) -> bool:
     if group.state is not GroupState.UNSCHEDULABLE or group.problem or now_s - group.since_s < _RESTED_S:
         return False
     if not OURS.issuperset(name for name, _ in group.rejected_by):

@@ -1,4 +1,4 @@
-"""DeafStates: finds groups that wait although they fit on free room, whatever their state, and room that a
+"""WaitingGroups: finds groups that wait although they fit on free room, whatever their state, and room that a
 younger group takes from them.
 
 What is free, and what pods ask for, is recounted from events (lab.sim.judges.queueing.filling); only plain
@@ -17,7 +17,7 @@ from gangsched.core.types.group import Group, GroupState
 from gangsched.lab.sim.judges.gangs.starts import reserved_by
 from gangsched.lab.sim.judges.queueing.filling import Room, free_room, needed_pods, places
 from gangsched.lab.sim.judges.queueing.unschedulable import OURS
-from gangsched.lab.sim.reading.received import Told
+from gangsched.lab.sim.reading.received import Received
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey
 
@@ -31,9 +31,9 @@ _EVERY_S = 1.0
 LONGEST_S = 12.0
 
 
-class DeafStates:
-    """deaf-states, overtaking: no group waits for long while it fits on free room, and none that is younger,
-    and no more important, takes that room. Judged where nothing but room refuses a group
+class WaitingGroups:
+    """free-room-used, overtaking: no group waits for long while it fits on free room, and none that is
+    younger, and no more important, takes that room. Judged where nothing but room refuses a group
     (lab.sim.judges.step_judges)."""
 
     def __init__(self) -> None:
@@ -42,33 +42,33 @@ class DeafStates:
         self._reserved: frozenset[str] = frozenset()
         self._promised: frozenset[str] = frozenset()
 
-    def look(
+    def check(
         self,
         scheduler: Scheduler,
-        told: Told,
+        received: Received,
         now_s: float,
-        keeps_out: Callable[[Sequence[Pod], Scheduler, Told], bool],
+        keeps_out: Callable[[Sequence[Pod], Scheduler, Received], bool],
         excuses: Callable[[Group], bool],
     ) -> Iterator[str]:
-        """deaf-states: between turns, at rest. A group that was tried counts as waiting from then on."""
+        """free-room-used: between turns, at rest. A group that was tried counts as waiting from then on."""
         if now_s < self._next_s or not scheduler.is_synced:
             return
         self._next_s = now_s + _EVERY_S
         before, self._fits_since_s = self._fits_since_s, {}
-        for group, needed in _waiting(scheduler, told):
-            if not places(needed, _free_for(group, scheduler, told)) or excuses(group):
+        for group, needed in _waiting(scheduler, received):
+            if not places(needed, _free_for(group, scheduler, received)) or excuses(group):
                 continue
             since_s = max(before.get(group.key, now_s), group.tried_s)
             self._fits_since_s[group.key] = since_s
-            if now_s - since_s > LONGEST_S and not keeps_out(needed, scheduler, told):
+            if now_s - since_s > LONGEST_S and not keeps_out(needed, scheduler, received):
                 yield (
-                    f"deaf-states: {group.key}, {group.state.value}, fits on free room for"
+                    f"free-room-used: {group.key}, {group.state.value}, fits on free room for"
                     f" {now_s - since_s:.1f} s: "
                     f"{group.message}"
                 )
 
-    def look_at_taken(
-        self, scheduler: Scheduler, told: Told, now_s: float, excuses: Callable[[Group], bool]
+    def check_overtaking(
+        self, scheduler: Scheduler, received: Received, now_s: float, excuses: Callable[[Group], bool]
     ) -> Iterator[str]:
         """overtaking: called after each step, where the order of the line decides alone."""
         before, self._reserved = self._reserved, reserved_by(scheduler)
@@ -83,7 +83,7 @@ class DeafStates:
         }
         if any(taker.is_completing or taker.start_together for taker in takers.values()):
             return
-        for group, needed in _waiting(scheduler, told):
+        for group, needed in _waiting(scheduler, received):
             if group.active_token or group.tried_s >= now_s or group.start_together or excuses(group):
                 continue
             if group.n_early > 1 or (group.n_early and now_s < group.tried_s + _PAUSE_S):
@@ -92,14 +92,14 @@ class DeafStates:
                 continue
             if not all(_is_ahead(group, taker) for taker in takers.values()):
                 continue
-            if places(needed, _free_for(group, scheduler, told, without=fresh)) and not places(
-                needed, _free_for(group, scheduler, told)
+            if places(needed, _free_for(group, scheduler, received, without=fresh)) and not places(
+                needed, _free_for(group, scheduler, received)
             ):
                 names = ", ".join(str(key) for key in takers)
                 yield f"overtaking: {names} takes what {group.key} could use, which is {group.state.value}"
 
 
-def _waiting(scheduler: Scheduler, told: Told) -> Iterator[tuple[Group, list[Pod]]]:
+def _waiting(scheduler: Scheduler, received: Received) -> Iterator[tuple[Group, list[Pod]]]:
     """Yields groups that wait for room in some state, with the pods that must start together."""
     claims = scheduler.shared.queue.claims
     standing = claims.all if claims is not None else []
@@ -116,17 +116,17 @@ def _waiting(scheduler: Scheduler, told: Told) -> Iterator[tuple[Group, list[Pod
             continue
         if not OURS.issuperset(name for name, _ in group.rejected_by):
             continue  # a plugin of outside refused it, and may do so again
-        if needed := needed_pods(group, told):
+        if needed := needed_pods(group, received):
             yield group, needed
 
 
 def _free_for(
-    group: Group, scheduler: Scheduler, told: Told, *, without: frozenset[str] = frozenset()
+    group: Group, scheduler: Scheduler, received: Received, *, without: frozenset[str] = frozenset()
 ) -> Room:
     claims = scheduler.shared.queue.claims
     holding = claims.all if claims is not None else []
     own = scheduler.shared.cache.nominated.keys() & group.members
-    return free_room(scheduler, told, holding, without={*without, *own})
+    return free_room(scheduler, received, holding, without={*without, *own})
 
 
 def _is_ahead(group: Group, taker: Group) -> bool:

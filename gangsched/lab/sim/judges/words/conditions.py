@@ -1,4 +1,4 @@
-"""Sentences: what a pod's condition says, against a plain reading of what the process was told.
+"""Conditions: what a pod's condition says, against a plain reading of what the process received.
 
 Reads the numbers and names out of the text as people do, and recounts them: nodes, cordons, taints, unhealthy
 devices, who holds how much, which members exist, and what a queue has used. Only what is wrong whatever else
@@ -19,7 +19,7 @@ from gangsched.lab.sim.reading.documents import (
     pod_asks,
     required_labels,
 )
-from gangsched.lab.sim.reading.received import Told
+from gangsched.lab.sim.reading.received import Received
 from gangsched.model import effects as ef
 from gangsched.model.objects import Node, Pod
 
@@ -42,7 +42,7 @@ _MEMBER = re.compile(r"fit; member (\S+): ")
 _TOO_SMALL = re.compile(
     r"(No node that suits it is large enough)|with nothing else running, (\d+) of (\d+) would fit"
 )
-# What a pod may say without being choosy about its node or its devices.
+# What a pod may state without constraints on its node or its devices.
 _HARMLESS = frozenset(("walltime", "queue", "min-members", "total-members", "groups", "pod-group"))
 _CHOSEN_VICTIMS = re.compile(r"waiting for \d+ pods? of lower priority to go: (.*)$")
 # Pods of other namespaces are counted; that none is named is the judge tenants-apart's.
@@ -50,54 +50,54 @@ _NOT_NAMED = re.compile(r"(?:(?:^| and )(?:a pod|\d+ pods) of (?:another namespa
 _NONE = Gang("", "", "")
 
 
-class Sentences:
+class Conditions:
     """conditions-true: what a pod's condition counts and names is so."""
 
-    def look(self, effects: Iterable[ef.Effect], told: Told) -> Iterator[str]:
-        """Before the effects are sent. Members of a gang are told the same: it is read once."""
+    def check(self, effects: Iterable[ef.Effect], received: Received) -> Iterator[str]:
+        """Before the effects are sent. Members of a gang get the same message: it is read once."""
         texts = {one.message: one.uid for one in effects if isinstance(one, ef.WritePodCondition)}
         for text, uid in texts.items():
-            pod = told.pods.get(uid)
+            pod = received.pods.get(uid)
             if pod is not None:
                 yield from (
-                    f"conditions-true: {pod.key} is told {problem}, in: {text}"
-                    for problem in _wrong(text, pod, told)
+                    f"conditions-true: {pod.key} reads {problem}, in: {text}"
+                    for problem in _wrong(text, pod, received)
                 )
 
 
-def _wrong(text: str, pod: Pod, told: Told) -> Iterator[str]:
+def _wrong(text: str, pod: Pod, received: Received) -> Iterator[str]:
     for n_open, n_nodes, reasons in _AVAILABLE.findall(text):
-        yield from _of_nodes(int(n_open), int(n_nodes), reasons, told)
+        yield from _of_nodes(int(n_open), int(n_nodes), reasons, received)
     for n, n_needed, more in _EXIST.findall(text):
-        yield from _of_members(int(n), int(n_needed), pod, told, says_more=bool(more))
+        yield from _of_members(int(n), int(n_needed), pod, received, says_more=bool(more))
     for listed in _UNHEALTHY.findall(text):
-        yield from _of_devices(listed, told)
-    yield from _of_holders(text, told)
-    if (found := _TOO_SMALL.search(text)) and (about := _subject(text, pod, told)) is not None:
-        yield from _of_an_empty_cluster(text, int(found[3] or 1), about, told)
+        yield from _of_devices(listed, received)
+    yield from _of_holders(text, received)
+    if (found := _TOO_SMALL.search(text)) and (about := _subject(text, pod, received)) is not None:
+        yield from _of_an_empty_cluster(text, int(found[3] or 1), about, received)
     for queue, used, limit, resource, kept, needs in _LIMIT.findall(text):
         if int(used) + int(kept or 0) + int(needs) <= int(limit):
             yield f"that queue {queue} has no room for {needs} {resource}"
     for names in _CHOSEN_VICTIMS.findall(text):
-        keys = {one.key for one in told.pods.values()}
+        keys = {one.key for one in received.pods.values()}
         for name in names.split(", "):
             name = _NOT_NAMED.sub("", name)
             if name not in ("…", "") and name not in keys:
                 yield f"of a victim {name}, which does not exist"
 
 
-def _of_nodes(n_open: int, n_nodes: int, reasons: str, told: Told) -> Iterator[str]:
-    if n_open or n_nodes != len(told.nodes):
-        yield f"of {n_open} of {n_nodes} nodes, and there are {len(told.nodes)}"
+def _of_nodes(n_open: int, n_nodes: int, reasons: str, received: Received) -> Iterator[str]:
+    if n_open or n_nodes != len(received.nodes):
+        yield f"of {n_open} of {n_nodes} nodes, and there are {len(received.nodes)}"
     counts = [int(n) for n in _REASON.findall(_IN_BRACKETS.sub("", reasons))]
     if any(n > n_nodes for n in counts) or (reasons and sum(counts) < n_nodes):
         yield f"reasons of {counts} nodes, of {n_nodes}"
     for n in _CORDONED.findall(reasons):
-        n_so = sum(bool(node.spec.unschedulable) or _has_taint(node, "") for node in told.nodes.values())
+        n_so = sum(bool(node.spec.unschedulable) or _has_taint(node, "") for node in received.nodes.values())
         if int(n) > n_so:
             yield f"that {n} nodes are closed, and {n_so} are"
     for n, key in _TAINTED.findall(reasons):
-        n_so = sum(_has_taint(node, key) for node in told.nodes.values())
+        n_so = sum(_has_taint(node, key) for node in received.nodes.values())
         if int(n) > n_so:
             yield f"that {n} nodes have the taint {key}, and {n_so} have"
 
@@ -106,10 +106,10 @@ def _has_taint(node: Node, key: str) -> bool:
     return any(taint.key == (key or "node.kubernetes.io/unschedulable") for taint in node.spec.taints or ())
 
 
-def _of_members(n: int, n_needed: int, pod: Pod, told: Told, *, says_more: bool) -> Iterator[str]:
+def _of_members(n: int, n_needed: int, pod: Pod, received: Received, *, says_more: bool) -> Iterator[str]:
     """Members that are to go may count until they are gone, or no more; so may those that end meanwhile."""
     gang = gang_of(pod)
-    own = [one for one in told.pods.values() if gang_of(one) == gang and not one.spec.scheduling_gates]
+    own = [one for one in received.pods.values() if gang_of(one) == gang and not one.spec.scheduling_gates]
     n_most = sum(_is_member(one) for one in own)
     n_least = n_most - sum(_is_member(one) and one.metadata.deletion_timestamp is not None for one in own)
     if n > n_most or (n < n_least and not says_more):  # plugins hold back some, too
@@ -125,10 +125,10 @@ def _is_member(pod: Pod) -> bool:
     return bool(pod.spec.node_name) or pod.metadata.deletion_timestamp is None
 
 
-def _of_devices(listed: str, told: Told) -> Iterator[str]:
+def _of_devices(listed: str, received: Received) -> Iterator[str]:
     for one in listed.split(", "):
         device, on, name = one.partition(" on ")
-        node = told.nodes.get(name)
+        node = received.nodes.get(name)
         if not on or node is None:
             continue
         healthy = healthy_ids(node)
@@ -136,31 +136,31 @@ def _of_devices(listed: str, told: Told) -> Iterator[str]:
             yield f"that {device} on {name} is unhealthy"
 
 
-def _subject(text: str, pod: Pod, told: Told) -> Pod | None:
+def _subject(text: str, pod: Pod, received: Received) -> Pod | None:
     """Returns the pod that the text is about: the member that did not fit, maybe of a sibling gang."""
     named = _MEMBER.search(text)
     if named is None:
         return pod
-    alike = (one for one in told.pods.values() if one.metadata.name == named[1])
+    alike = (one for one in received.pods.values() if one.metadata.name == named[1])
     return next((one for one in alike if one.metadata.namespace == pod.metadata.namespace), None)
 
 
-def _of_an_empty_cluster(text: str, n_wanted: int, pod: Pod, told: Told) -> Iterator[str]:
+def _of_an_empty_cluster(text: str, n_wanted: int, pod: Pod, received: Received) -> Iterator[str]:
     """Counts how often the pod fits on empty, open nodes; those that say more about their node are left out,
     and gangs of unlike pods."""
     own = pod.metadata.annotations or {}
     is_plain = all(key.partition("gangsched.io/")[2] in _HARMLESS for key in own if "gangsched.io/" in key)
-    said = [_IN_BRACKETS.sub("", reasons) for _, _, reasons in _AVAILABLE.findall(text)]
-    is_plain = is_plain and all(_USUAL.match(one) for each in said for one in each.split(", "))
-    if not is_plain or pod.metadata.uid in told.choosy or pod.spec.volumes:
+    listed = [_IN_BRACKETS.sub("", reasons) for _, _, reasons in _AVAILABLE.findall(text)]
+    is_plain = is_plain and all(_USUAL.match(one) for each in listed for one in each.split(", "))
+    if not is_plain or pod.metadata.uid in received.constrained or pod.spec.volumes:
         return
     gang, asks = gang_of(pod), pod_asks(pod.spec)
-    mates = [one for one in told.pods.values() if gang is not None and gang_of(one) == gang]
+    mates = [one for one in received.pods.values() if gang is not None and gang_of(one) == gang]
     if any(pod_asks(one.spec) != asks for one in mates) or required_labels(
-        pod, told.groups.get(gang or _NONE)
+        pod, received.groups.get(gang or _NONE)
     ):
         return
-    n = sum(_copies(node, asks) for node in told.nodes.values() if not _is_closed(node))
+    n = sum(_copies(node, asks) for node in received.nodes.values() if not _is_closed(node))
     if n >= n_wanted:
         yield f"that an empty cluster is too small for {n_wanted}, and {n} fit"
 
@@ -177,15 +177,15 @@ def _copies(node: Node, asks: Mapping[str, int]) -> int:
     return min(has.get(name, 0) // n for name, n in asks.items() if n)
 
 
-def _of_holders(text: str, told: Told) -> Iterator[str]:
+def _of_holders(text: str, received: Received) -> Iterator[str]:
     """Each names its resource once, before the first holder's end."""
     resource = ""
     for name, n, named in _HOLDS.findall(text):
         resource = named or resource
         held = 0
-        for uid, pod in told.pods.items():
+        for uid, pod in received.pods.items():
             gang = gang_of(pod)
-            if name in (pod.key, str(gang)) and (claim := told.claim_of(uid)) is not None:
+            if name in (pod.key, str(gang)) and (claim := received.claim_of(uid)) is not None:
                 held += claim.requests.get(resource, 0)
         if int(n) > held and resource and not is_vast(held):
             yield f"that {name} holds {n} {resource}, and it holds {held}"

@@ -13,24 +13,24 @@ from typing import Any
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import NEVER_S, GroupState
 from gangsched.lab.sim.reading.documents import Gang, gang_of, needed_by
-from gangsched.lab.sim.reading.received import Told
+from gangsched.lab.sim.reading.received import Received
 from gangsched.model.objects import Pod
 
 _UNSCHEDULABLE_IN_KAI = "UnschedulableOnNodePool"
 _Status = Mapping[str, Any]
 
 
-def untrue_words(scheduler: Scheduler, told: Told) -> Iterator[str]:
+def untrue_words(scheduler: Scheduler, received: Received) -> Iterator[str]:
     """group-status: the object of a gang that runs does not call it pending, nor that of a gang that waits
     scheduled.
 
     Not of a gang that has started and is short of members now, whose numbers are refused, or which is about
-    to be told what it lacks.
+    to get a message about what it lacks.
     """
     members: dict[Gang, list[Pod]] = {}
-    for pod in told.pods.values():
+    for pod in received.pods.values():
         gang = gang_of(pod) if pod.spec.scheduler_name in scheduler.shared.profiles else None
-        if gang is not None and gang in told.groups:
+        if gang is not None and gang in received.groups:
             members.setdefault(gang, []).append(pod)
     unjudged = {
         (group.key.dialect, str(group.key))
@@ -38,7 +38,7 @@ def untrue_words(scheduler: Scheduler, told: Told) -> Iterator[str]:
         if group.problem or (group.state is GroupState.GATHERING and group.deadline_s < NEVER_S)
     }
     for gang, pods in members.items():
-        item = told.groups[gang]
+        item = received.groups[gang]
         needed = needed_by(gang, pods, item)
         contradicts = _READERS.get(gang.dialect)
         if needed is None or contradicts is None or (gang.dialect, str(gang)) in unjudged:
@@ -46,7 +46,7 @@ def untrue_words(scheduler: Scheduler, told: Told) -> Iterator[str]:
         there = [pod for pod in pods if pod.spec.node_name and pod.status.phase != "Failed"]
         if len(there) >= needed:
             if len(there) < len(pods):
-                continue  # those that wait beside it are told of
+                continue  # the message is about those that wait beside it
             runs = True
         elif not any(pod.spec.node_name for pod in pods) and len(pods) >= needed:
             runs = False
@@ -59,8 +59,8 @@ def untrue_words(scheduler: Scheduler, told: Told) -> Iterator[str]:
 
 def _core(status: _Status, runs: bool) -> bool:
     """ "Initially" scheduled stays true, once it is."""
-    said = [one.get("status") for one in _dicts(status.get("conditions")) if _is_of_start(one)]
-    return runs and said != ["True"]
+    found = [one.get("status") for one in _dicts(status.get("conditions")) if _is_of_start(one)]
+    return runs and found != ["True"]
 
 
 def _is_of_start(condition: Mapping[str, Any]) -> bool:
@@ -77,8 +77,10 @@ def _volcano(status: _Status, runs: bool) -> bool:
 
 
 def _kai(status: _Status, runs: bool) -> bool:
-    said = [one for one in _dicts(status.get("schedulingConditions")) if one["type"] == _UNSCHEDULABLE_IN_KAI]
-    return bool(said) is runs
+    found = [
+        one for one in _dicts(status.get("schedulingConditions")) if one["type"] == _UNSCHEDULABLE_IN_KAI
+    ]
+    return bool(found) is runs
 
 
 def _dicts(value: object) -> list[Mapping[str, Any]]:

@@ -1,4 +1,4 @@
-"""Pages: what people are shown of one process, against a plain count of what the process was told.
+"""Pages: what people are shown of one process, against a plain count of what the process received.
 
 Makes the pages of nodes, groups, the queue and queues, the numbers of /metrics, the estimated starts and a
 few explanations as the web does, now and then. None may fail, and their counts must be those of the pods and
@@ -20,7 +20,7 @@ from gangsched.core.reports import NodeView, view_groups, view_members, view_nod
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import LEAVING, PENDING
 from gangsched.lab.sim.reading.documents import allocatable, healthy_ids, is_vast, pod_asks
-from gangsched.lab.sim.reading.received import Told, reserved_on
+from gangsched.lab.sim.reading.received import Received, reserved_on
 from gangsched.model.objects import Node
 from gangsched.model.printable import clean
 from gangsched.web.answers import QueuesPage, ReservationsPage
@@ -45,31 +45,31 @@ class Pages:
         self._knows_ids = knows_ids
         self._next_s, self._n_looks = 0.0, 0
 
-    def look(self, scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
+    def check(self, scheduler: Scheduler, received: Received, now_s: float) -> Iterator[str]:
         """Reads every page, and the explanations of a few groups, others each time."""
         if now_s < self._next_s or not scheduler.is_synced:
             return
         self._next_s = now_s + _EVERY_S
         self._n_looks += 1
         try:
-            yield from (f"pages-true: {problem}" for problem in self._read(scheduler, told, now_s))
+            yield from (f"pages-true: {problem}" for problem in self._read(scheduler, received, now_s))
         except Exception as error:
             at = extract_tb(error.__traceback__)[-1]
             yield f"pages-true: a page fails in {at.name}, line {at.lineno}: {type(error).__name__}: {error}"
 
-    def _read(self, scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
+    def _read(self, scheduler: Scheduler, received: Received, now_s: float) -> Iterator[str]:
         nodes = view_nodes(scheduler)
-        yield from _nodes(nodes, scheduler, told, knows_ids=self._knows_ids)
+        yield from _nodes(nodes, scheduler, received, knows_ids=self._knows_ids)
         totals = _finished(read_groups(scheduler, now_s, now_s))
         yield from _groups(scheduler, totals)
-        yield from _pending(scheduler, told, totals)
+        yield from _pending(scheduler, received, totals)
         yield from _queue(scheduler, now_s)
-        yield from _reserved(scheduler, told, now_s)
+        yield from _reserved(scheduler, received, now_s)
         kept = {one.node_name for one in scheduler.shared.cache.nominated.values()}
         open_to_all = [node for node in nodes if node.name not in kept]
         yield from _free_devices(open_to_all, _finished(read_devices(scheduler)), scheduler)
         read_queueing(scheduler, totals)
-        yield from _queues(queues_page(scheduler.shared), scheduler, told)
+        yield from _queues(queues_page(scheduler.shared), scheduler, received)
         for key, at_s in estimated_starts(scheduler, now_s).items():
             if at_s < now_s:
                 yield f"{key} is estimated to start {now_s - at_s:.1f} s ago"
@@ -80,12 +80,14 @@ class Pages:
                 yield f"nothing explains why {group.key} is {group.state.value}"
 
 
-def _nodes(nodes: list[NodeView], scheduler: Scheduler, told: Told, *, knows_ids: bool) -> Iterator[str]:
+def _nodes(
+    nodes: list[NodeView], scheduler: Scheduler, received: Received, *, knows_ids: bool
+) -> Iterator[str]:
     """Compares nodes, and the holders of their devices, with what was delivered and promised."""
     by_name = {node.name: node for node in nodes}
-    unshown = _unshown(scheduler, told)
-    unsure = {told.pods[uid].key for uid in unshown}
-    for name, node in told.nodes.items():
+    unshown = _unshown(scheduler, received)
+    unsure = {received.pods[uid].key for uid in unshown}
+    for name, node in received.nodes.items():
         view = by_name.get(clean(name))
         if view is None:
             yield f"node {name} is not shown"
@@ -94,17 +96,17 @@ def _nodes(nodes: list[NodeView], scheduler: Scheduler, told: Told, *, knows_ids
             yield f"node {name} is shown as {'closed' if view.unschedulable else 'open'}"
         yield from _healthy(view, node)
         plain: dict[tuple[str, str], set[str]] = {}
-        for claim in told.claims_on(name):
+        for claim in received.claims_on(name):
             for resource, ids in claim.ids.items():
                 for one in ids:
-                    plain.setdefault((resource, clean(one)), set()).add(told.pods[claim.uid].key)
+                    plain.setdefault((resource, clean(one)), set()).add(received.pods[claim.uid].key)
         for resource, devices in view.devices.items() if knows_ids else ():
             for device in devices:
                 shown, so = set(device.pods), plain.get((resource, device.id), set())
                 if (shown ^ so) - unsure:
                     yield f"{device.id} of {resource} on {name} is {sorted(so)}'s, shown: {sorted(shown)}'s"
         if name not in unshown.values():
-            yield from _room(view, node, told)
+            yield from _room(view, node, received)
 
 
 def _healthy(view: NodeView, node: Node) -> Iterator[str]:
@@ -115,18 +117,18 @@ def _healthy(view: NodeView, node: Node) -> Iterator[str]:
             yield f"{view.name} has the healthy {resource} {sorted(ids)}, shown: {sorted(shown)}"
 
 
-def _unshown(scheduler: Scheduler, told: Told) -> dict[str, str]:
+def _unshown(scheduler: Scheduler, received: Received) -> dict[str, str]:
     """UID -> node of pods that are reserved, or bound, although nothing that was delivered shows it yet."""
     infos = scheduler.shared.cache.pods.values()
-    return {info.uid: info.node_name for info in infos if told.is_held_unshown(info)}
+    return {info.uid: info.node_name for info in infos if received.is_held_unshown(info)}
 
 
-def _room(view: NodeView, node: Node, told: Told) -> Iterator[str]:
+def _room(view: NodeView, node: Node, received: Received) -> Iterator[str]:
     has = allocatable(node)
     if has is None:
         return
     used = Counter[str]()
-    for claim in told.claims_on(node.metadata.name):
+    for claim in received.claims_on(node.metadata.name):
         used.update(claim.requests)
     for resource, n in has.items():
         if resource not in view.free or is_vast(n) or is_vast(used[resource]):
@@ -147,27 +149,28 @@ def _groups(scheduler: Scheduler, totals: Totals) -> Iterator[str]:
         yield f"{n_reserved} pods are reserved, /metrics says {totals.n_assumed}"
 
 
-def _pending(scheduler: Scheduler, told: Told, totals: Totals) -> Iterator[str]:
+def _pending(scheduler: Scheduler, received: Received, totals: Totals) -> Iterator[str]:
     """Compares how many pods wait with the pods as delivered."""
     reserved = reserved_on(scheduler)
     ours, known = scheduler.shared.profiles, scheduler.shared.cache.pods
     waiting = {
         uid
-        for uid, pod in told.pods.items()
+        for uid, pod in received.pods.items()
         if pod.spec.scheduler_name in ours
         and not pod.spec.node_name
         and not pod.is_terminal
         and pod.metadata.deletion_timestamp is None
         and uid not in reserved
-        and uid not in told.promised.by_uid
-        and uid not in told.answered
+        and uid not in received.promised.by_uid
+        and uid not in received.answered
         # Pods of a new profile are still to be read; a read may say that one is gone before the watch does.
         and uid in known
         and known[uid].state is not LEAVING
     }
     # A read that was asked for before the watch showed more is not applied: the watch will show the same.
     n_unsure = sum(
-        uid in told.pods and one.pod.metadata.resource_version != told.pods[uid].metadata.resource_version
+        uid in received.pods
+        and one.pod.metadata.resource_version != received.pods[uid].metadata.resource_version
         for uid, one in known.items()
         if one.state is PENDING
     )
@@ -177,16 +180,16 @@ def _pending(scheduler: Scheduler, told: Told, totals: Totals) -> Iterator[str]:
         yield f"{len(waiting)} pods wait ({dict(states)}), /metrics says {n}: {dict(totals.pending)}"
 
 
-def _queues(page: QueuesPage, scheduler: Scheduler, told: Told) -> Iterator[str]:
+def _queues(page: QueuesPage, scheduler: Scheduler, received: Received) -> Iterator[str]:
     """Compares what all queues together use with what all pods hold."""
     top = [row for row in page.queues if not row.depth]
     if not top:
         return
-    unshown, held = _unshown(scheduler, told), Counter[str]()
-    for uid, pod in told.pods.items():
-        claim = told.claim_of(uid)
+    unshown, held = _unshown(scheduler, received), Counter[str]()
+    for uid, pod in received.pods.items():
+        claim = received.claim_of(uid)
         node = unshown.get(uid) or (claim.node if claim is not None else pod.spec.node_name)
-        if node in told.nodes and not pod.is_terminal:
+        if node in received.nodes and not pod.is_terminal:
             held.update(pod_asks(pod.spec))
     for resource in {name for row in top for name in row.used}:
         used = sum(row.used.get(resource, 0) for row in top)
@@ -207,7 +210,7 @@ def _queue(scheduler: Scheduler, now_s: float) -> Iterator[str]:
             yield f"{row.group} is to start in {row.starts_in_s} s"
 
 
-def _reserved(scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
+def _reserved(scheduler: Scheduler, received: Received, now_s: float) -> Iterator[str]:
     """Compares the page of reservations with what the reserved pods ask for."""
     body = Reservations(scheduler, clock_s=lambda: now_s).listed()
     shown, asked = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
@@ -217,7 +220,7 @@ def _reserved(scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
         if len(row.ids) not in (0, row.amount):
             yield f"{row.group} has reserved {row.amount} {row.resource} on {row.node}, shown: {row.ids}"
     for uid, node in reserved_on(scheduler).items():
-        for resource, n in pod_asks(told.pods[uid].spec).items():
+        for resource, n in pod_asks(received.pods[uid].spec).items():
             if "/" in resource and not is_vast(n):
                 asked[clean(node), clean(resource)] += n
     if shown != asked:
@@ -225,7 +228,7 @@ def _reserved(scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
 
 
 def _free_devices(
-    nodes: list[NodeView], told_free: list[tuple[str, str, int]], scheduler: Scheduler
+    nodes: list[NodeView], reported_free: list[tuple[str, str, int]], scheduler: Scheduler
 ) -> Iterator[str]:
     """Where it is not known which pod has which device, none is free (known-devices has its own view)."""
     cache = scheduler.shared.cache
@@ -240,7 +243,7 @@ def _free_devices(
         for node in nodes
         for resource, devices in node.devices.items()
     }
-    for name, resource, n in told_free:
+    for name, resource, n in reported_free:
         if (name, resource) not in unknown and shown.get((name, resource), n) != n:
             yield f"{name} has {shown[name, resource]} free {resource}, /metrics says {n}"
 

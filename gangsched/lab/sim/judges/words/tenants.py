@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from gangsched.lab.sim.reading.documents import gang_of
-from gangsched.lab.sim.reading.received import Told
+from gangsched.lab.sim.reading.received import Received
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 
@@ -31,36 +31,36 @@ class Names:
         self._of: dict[str, dict[str, None]] = {}
         """Name, alone and with its namespace -> the namespaces that have such an object, ever."""
         self._namespaces: dict[str, None] = {}
-        self._n_heard = -1
+        self._n_changes = -1
 
-    def look(self, effects: Iterable[ef.Effect], told: Told) -> Iterator[str]:
+    def check(self, effects: Iterable[ef.Effect], received: Received) -> Iterator[str]:
         """Before the effects are sent."""
-        if told.n_inputs != self._n_heard:
-            self._n_heard = told.n_inputs
-            self._hear(told)
+        if received.n_inputs != self._n_changes:
+            self._n_changes = received.n_inputs
+            self._note_names(received)
         if len(self._namespaces) < 2:
             return
         for namespace, text in _written(effects):
             for name in dict.fromkeys(_WORD.findall(text)):
                 name = name.rstrip(".")
                 of = self._of.get(name)
-                if of is not None and namespace not in of and not _is_own_word(name, namespace, told):
+                if of is not None and namespace not in of and not _is_own_word(name, namespace, received):
                     yield (
-                        f"tenants-apart: {namespace or 'an object of no namespace'} is told of "
+                        f"tenants-apart: {namespace or 'an object of no namespace'} can read "
                         f"{name}, in: {text}"
                     )
 
-    def _hear(self, told: Told) -> None:
-        for pod in told.pods.values():
-            self._note(pod.metadata.namespace, pod.metadata.name)
+    def _note_names(self, received: Received) -> None:
+        for pod in received.pods.values():
+            self._note_name(pod.metadata.namespace, pod.metadata.name)
             if (gang := gang_of(pod)) is not None:
-                self._note(gang.namespace, gang.name)
-        for kind in told.objects.values():
+                self._note_name(gang.namespace, gang.name)
+        for kind in received.objects.values():
             for namespace, name in kind:
                 if namespace:
-                    self._note(namespace, name)
+                    self._note_name(namespace, name)
 
-    def _note(self, namespace: str, name: str) -> None:
+    def _note_name(self, namespace: str, name: str) -> None:
         self._namespaces[namespace] = None
         for one in (name, f"{namespace}/{name}"):
             if any(letter.isdigit() for letter in one) or "/" in one:
@@ -83,10 +83,10 @@ def _written(effects: Iterable[ef.Effect]) -> Iterator[tuple[str, str]]:
                 yield namespace, " ".join((*annotations.values(), *labels.values()))
 
 
-def _is_own_word(name: str, namespace: str, told: Told) -> bool:
+def _is_own_word(name: str, namespace: str, received: Received) -> bool:
     return any(
         pod.metadata.namespace == namespace and any(name in text for text in _texts(pod))
-        for pod in told.pods.values()
+        for pod in received.pods.values()
     )
 
 

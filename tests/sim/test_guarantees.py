@@ -12,7 +12,7 @@ from gangsched.core.preemption.queue_rights import QueueRights
 from gangsched.core.state.waking import _Cures
 from gangsched.lab.sim.judges.queueing.guarantees import Guarantees
 from gangsched.lab.sim.objects import make_node, make_pod
-from gangsched.lab.sim.reading.received import Told
+from gangsched.lab.sim.reading.received import Received
 from gangsched.lab.sim.runs.driver import Simulation
 from gangsched.lab.sim.runs.storms import STORMS, case
 from gangsched.lab.sim.workloads.guaranteed_queues import QUEUE_KEY, SETTINGS, make_with_queues
@@ -57,7 +57,7 @@ class Judged(Cluster):
         super().__init__(SETTINGS, make=make_with_queues)
 
     def _done(self, effects: list[ef.Effect]) -> None:
-        self.problems += self._judge.look(self.scheduler, effects, self.told)
+        self.problems += self._judge.check(self.scheduler, effects, self.received)
         super()._done(effects)
 
 
@@ -104,25 +104,25 @@ def test_a_core_that_lets_no_gang_grow_in_front_of_a_claim_is_found(monkeypatch:
 
 
 def test_two_that_go_together_are_judged_together() -> None:
-    told = Told()
-    told.hear([ev.NodeAdded(make_node("n0", gpus=6))])
+    received = Received()
+    received.apply([ev.NodeAdded(make_node("n0", gpus=6))])
     for k in range(3):
-        told.hear([ev.PodAdded(on("n0", f"b{k}", "b"))])
-    told.hear([ev.PodAdded(make_pod("asks", annotations={QUEUE_KEY: "a"}))])
+        received.apply([ev.PodAdded(on("n0", f"b{k}", "b"))])
+    received.apply([ev.PodAdded(make_pod("asks", annotations={QUEUE_KEY: "a"}))])
     one, two = (ef.EvictPod(f"uid-d-b{k}", "d", f"b{k}", "d/asks#1") for k in range(2))
     scheduler = make_with_queues(SETTINGS)
-    assert not list(Guarantees().look(scheduler, [one], told)), "3 are held, 2 are guaranteed"
-    assert list(Guarantees().look(scheduler, [one, two], told))
+    assert not list(Guarantees().check(scheduler, [one], received)), "3 are held, 2 are guaranteed"
+    assert list(Guarantees().check(scheduler, [one, two], received))
 
 
 def test_a_gang_that_has_lost_its_first_pod_is_of_the_queue_of_the_others() -> None:
-    told = Told()
-    told.hear([ev.NodeAdded(make_node("n0", gpus=6)), ev.PodAdded(on("n0", "b0", "b"))])
+    received = Received()
+    received.apply([ev.NodeAdded(make_node("n0", gpus=6)), ev.PodAdded(on("n0", "b0", "b"))])
     asks = make_pod("asks-1", group="asks", min_members=1, annotations={QUEUE_KEY: "b"})
-    told.hear([ev.PodAdded(asks)])
+    received.apply([ev.PodAdded(asks)])
     scheduler = make_with_queues(SETTINGS)
-    assert not list(Guarantees().look(scheduler, [ef.EvictPod("uid-d-b0", "d", "b0", "d/asks#1")], told))
-    assert list(Guarantees().look(scheduler, [ef.EvictPod("uid-d-b0", "d", "b0", "d/others#1")], told))
+    assert not list(Guarantees().check(scheduler, [ef.EvictPod("uid-d-b0", "d", "b0", "d/asks#1")], received))
+    assert list(Guarantees().check(scheduler, [ef.EvictPod("uid-d-b0", "d", "b0", "d/others#1")], received))
 
 
 def on(node: str, name: str, queue: str) -> Any:

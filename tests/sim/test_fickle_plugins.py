@@ -9,20 +9,20 @@ from gangsched.core.groups.attempts import Attempts
 from gangsched.core.state.queue import SchedulingQueue
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import Group, GroupState
-from gangsched.lab.sim.faults.fickle_plugins import MoodyReserve
-from gangsched.lab.sim.runs.fickle_run import MoodySimulation
+from gangsched.lab.sim.faults.fickle_plugins import FickleReserve
+from gangsched.lab.sim.runs.fickle_run import FickleSimulation
 from gangsched.lab.sim.runs.storms import STORMS, case
 from tests.support.breaking import found
 
-MOODY = STORMS["moody"]
+FICKLE = STORMS["moody"]
 
 
 def test_plugins_refuse_raise_and_wait_and_all_comes_to_rest() -> None:
     said = b""
     n_claims = 0
     for seed in range(57_000, 57_006):
-        sim = case(MOODY, seed).run()
-        assert isinstance(sim, MoodySimulation)
+        sim = case(FICKLE, seed).run()
+        assert isinstance(sim, FickleSimulation)
         said += b"".join(sim.history)
         n_claims += sim.scheduler.shared.counters["claims_made"]
     assert b"BindPod" in said
@@ -32,7 +32,7 @@ def test_plugins_refuse_raise_and_wait_and_all_comes_to_rest() -> None:
 
 
 def test_the_same_seed_decides_the_same() -> None:
-    first, again = case(MOODY, 57_001).run(), case(MOODY, 57_001).run()
+    first, again = case(FICKLE, 57_001).run(), case(FICKLE, 57_001).run()
     assert first.history == again.history
 
 
@@ -49,7 +49,7 @@ def test_a_core_in_which_two_with_claims_that_a_plugin_refuses_wake_each_other_i
             wake(self, group, cause, now_s)
 
     monkeypatch.setattr(SchedulingQueue, "wake", at_once)
-    assert any("no-endless-refusals: " in one for one in found(MOODY, (157,)))
+    assert any("no-endless-refusals: " in one for one in found(FICKLE, (157,)))
 
 
 def test_a_core_that_fails_where_all_is_reserved_and_waits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,9 +62,9 @@ def test_a_core_that_fails_where_all_is_reserved_and_waits_is_found(monkeypatch:
         return place(self, unit)
 
     monkeypatch.setattr(Attempts, "_place", asked_for_nobody)
-    assert any("core raised ValueError" in one for one in found(MOODY, range(10)))
+    assert any("core raised ValueError" in one for one in found(FICKLE, range(10)))
 
 
 def test_a_plugin_that_is_not_told_what_is_given_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MoodyReserve, "unreserve", lambda self, group, infos: None)
-    assert any("nothing-leaks: reserved " in one for one in found(MOODY, range(12)))
+    monkeypatch.setattr(FickleReserve, "unreserve", lambda self, group, infos: None)
+    assert any("nothing-leaks: reserved " in one for one in found(FICKLE, range(12)))

@@ -44,7 +44,7 @@ def nothing_cures_what_was_refused(patch: Patch) -> None:
 EXHIBITS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
     "who waits for victims is deaf": (whoever_waits_for_victims_is_deaf, "preempting", "overtaking: "),
     "a backoff keeps the first": (a_backoff_keeps_the_first_from_room, "preempting", "overtaking: "),
-    "nothing cures": (nothing_cures_what_was_refused, "storm", "deaf-states: "),
+    "nothing cures": (nothing_cures_what_was_refused, "storm", "free-room-used: "),
 }
 
 

@@ -1,6 +1,6 @@
 """The bug museum's room of wishes: pods placed where their own words, or their neighbours', forbid it.
 
-Each mistake must be caught within a bound of seeds of the storm of choosy pods, by pod-wishes, and the
+Each mistake must be caught within a bound of seeds of the storm of choosy pods, by pod-constraints, and the
 unbroken scheduler must come through the seed that caught it.
 """
 
@@ -62,4 +62,4 @@ EXHIBITS: dict[str, Callable[[Patch], None]] = {
 
 @pytest.mark.parametrize("exhibit", EXHIBITS)
 def test_the_mistake_is_caught(exhibit: str) -> None:
-    assert_caught(exhibit, EXHIBITS[exhibit], "choosy", "pod-wishes: ", n_seeds=MAX_SEEDS)
+    assert_caught(exhibit, EXHIBITS[exhibit], "choosy", "pod-constraints: ", n_seeds=MAX_SEEDS)
