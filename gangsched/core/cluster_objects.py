@@ -137,7 +137,7 @@ class ClusterObjects:
         self._shared.changes.append(ClusterChange(Change.OBJECT, kind=kind))
         if kind == PRIORITY_CLASSES:
             self._scheduler.group_specs.classes_changed()
-        if kind == DEVICE_CLASSES:  # what is told of a resource that no node offers may be otherwise now
+        if kind == DEVICE_CLASSES:  # the message about a resource that no node offers may change
             for group in [
                 one for one in self._shared.groups.values() if one.state is GroupState.UNSCHEDULABLE
             ]:

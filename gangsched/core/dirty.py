@@ -53,7 +53,7 @@ class Watch:
     def over(
         self, name: str, marks: Collection[Mark], do: Callable[..., Any], *, clears: Mark | None = None
     ) -> Callable[..., None]:
-        """Returns a step that does so and is then checked. clears: all that lay there is taken by it.
+        """Wraps a step so that its marks are checked after it. clears: the mark that it takes entirely.
 
         It raises: InvariantError (the step has marked what it does not declare).
         """

@@ -89,8 +89,8 @@ def explain(
 ) -> Explanation:
     """Explains why the group does not run now.
 
-    ago_s: added to the core's clock, gives Unix time; None: times of day are left out. to_tenant: for who may
-    read the group's namespace alone: other namespaces' objects are counted, not named.
+    ago_s: added to the core's clock, gives Unix time; None: times of day are left out. to_tenant: for a
+    reader who may read the group's namespace alone: other namespaces' objects are counted, not named.
     """
     clean: Callable[[str], str] = partial(clean_for, group.key.namespace) if to_tenant else in_full
     try:

@@ -5,9 +5,9 @@ validating the configuration (config, plugins), when it is read (extension.reloa
 
 | what changes | what happens to groups |
 |---|---|
-| plugins, args, weights | reservations stay; Permit is asked anew; rejected groups may try again |
+| plugins, args, weights | reservations stay; Permit is asked again; rejected groups may try again |
 | a plugin that remembers reservations | the new instance inherits from the old one |
-| QueueSort | the queue is sorted anew |
+| QueueSort | the queue is sorted again |
 | a profile is added | its pods, another scheduler's until now, are listed again and become ours |
 | evictions are no longer allowed | groups that wait for victims give up; pods still being evicted stay |
 | a profile is removed | its reservations are released; its pods become another scheduler's, as they are |

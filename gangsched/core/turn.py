@@ -146,7 +146,7 @@ OF_GROUPS: tuple[Phase, ...] = (
 LAST: tuple[Phase, ...] = (
     Phase(
         "walltimes",
-        "sets anew when each running group is evicted",
+        "sets again when each running group is evicted",
         "a new configuration",
         (_DEADLINES,),
         lambda on: on.walltime_evictions.follow_settings,

@@ -1,6 +1,6 @@
 """Whether the API server is still that of the same cluster: the UID of its namespace kube-system.
 
-An address may come to lead to another cluster: a server that has lost its data, a cluster made anew, another
+An address may come to lead to another cluster: a server that has lost its data, a recreated cluster, another
 kubeconfig or load balancer. What is known of the first would be taken for the second's. An etcd that is
 restored from a backup keeps the UID. Asking takes the right to list namespaces, which the scheduler has;
 where the UID cannot be read, nothing follows. Called by gangsched.following, and by reflectors.

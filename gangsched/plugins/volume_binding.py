@@ -314,7 +314,7 @@ class VolumeBinding:
         except ApiError as error:
             problem = f"binding volumes: {error}"
         finally:
-            if self._to_bind.get(uid) is choice:  # and not reserved anew meanwhile
+            if self._to_bind.get(uid) is choice:  # and not reserved again meanwhile
                 del self._to_bind[uid]
         return Status.unschedulable(problem) if problem else SUCCESS
 

@@ -86,8 +86,8 @@ def server_of(args: argparse.Namespace) -> str:
 
 
 async def ask(args: argparse.Namespace, path: str, body: bytes | None = None) -> bytes | None:
-    """Asks like `Ask`, on a new connection; notes on stderr whom it asks if no address was given, and a
-    replica that does not lead.
+    """Asks like `Ask`, on a new connection; notes on stderr which server it asks if no address was given, and
+    a replica that does not lead.
 
     Raises: ConfigError, ApiError.
     """

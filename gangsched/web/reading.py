@@ -38,7 +38,7 @@ _QUEUES = {
     GroupState.BINDING: "active",
     GroupState.BACKOFF: "backoff",
     GroupState.UNSCHEDULABLE: "unschedulable",
-    # Members whose victims, or whose bound siblings, are to go first.
+    # Members that wait for victims, or for bound siblings, to go first.
     GroupState.WAITING: "unschedulable",
     GroupState.UNWINDING: "unschedulable",
     GroupState.GATHERING: "incomplete",

@@ -131,7 +131,8 @@ def _template_of_replicas(template: Json) -> Sequence[FieldProblem]:
 
 
 def _amounts(part: _Part, body: Json) -> Iterator[str]:
-    """Yields amounts of bytes that nobody means: fractions, and less memory than any process takes."""
+    """Yields amounts of bytes that are certainly mistakes: fractions, and less memory than any process
+    takes."""
     field, spec = ".".join(part.spec), body
     for name in part.spec:
         spec = spec.get(name) or {}

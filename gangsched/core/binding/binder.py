@@ -55,8 +55,8 @@ _LONGEST_RETRY_S = 5.0
 _MAX_TRIES = 8
 # For refusals such as a webhook's; retried only in case the answer came from another server.
 _MAX_REFUSALS = 3
-# Unclear answers after which users are told.
-_TRIES_TOLD = 4
+# After this many unclear answers users get an event.
+_TRIES_REPORTED = 4
 # A pod that the server reported gone is looked for until the watch confirms it: answers have been wrong.
 _READ_OFTEN_S = 60.0
 
@@ -157,7 +157,7 @@ class Binder:
             self._shared.count("binds_unknown")
             info.unclear_answer = event.message
             info.n_refused += event.refused
-            if info.bind_tries == _TRIES_TOLD:
+            if info.bind_tries == _TRIES_REPORTED:
                 self._reporter.bind_unclear(info.group, f"binding {info.pod.key}: {event.message}")
             self._read(info, info.group)
 

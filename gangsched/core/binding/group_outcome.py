@@ -1,4 +1,4 @@
-"""GroupOutcome: what happens to a group once its binds are answered: bound, planned anew, completed, unwound.
+"""GroupOutcome: what happens to a group once its binds are answered: planned again, completed, unwound.
 
 A gang bound in part has a state of its own: completed first in line, or unwound by policy, within `settle_s`.
 Unwinding and eviction ask again for as long as the pods are there, ever more rarely (core.state.evictions).

@@ -271,7 +271,7 @@ def bound_by(group: Group, standing: PodGroup | None) -> tuple[PodGroup | None, 
 def note_refusal(info: PodInfo, group: Group, *, before: Pod) -> None:
     """Takes a member's start back if this version shows that kubelet has refused it.
 
-    A member that was seen to run is not refused but has ended: a kubelet that restarts admits its pods anew.
+    A member that was seen to run is not refused but has ended: a kubelet that restarts admits its pods again.
     """
     if (
         info.state is MemberState.FAILED

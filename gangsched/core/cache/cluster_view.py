@@ -58,6 +58,6 @@ class ClusterView(RoomQueries, DeviceQueries, PodQueries, NodeQueries, ObjectQue
     def kept(self, key: Hashable, make: Callable[[], FollowingT]) -> FollowingT:
         """Returns the result of `make`; a Trial keeps it, and updates it with the pods placed since.
 
-        Made anew on a fork, and after pods were removed. The cache's own view keeps nothing.
+        Rebuilt on a fork, and after pods were removed. The cache's own view keeps nothing.
         """
         return make()

@@ -86,7 +86,7 @@ class DeviceLedger:
         return None if node is None or node.n_free < 0 else node.inventory
 
     def listed(self, row: int, resource: str) -> DeviceInventory | None:
-        """Returns what the node lists, whether or not it is known who has which of it."""
+        """Returns what the node lists, even if the holders of its devices are unknown."""
         node = self._node(row, resource)
         return node.inventory if node else None
 
@@ -105,7 +105,7 @@ class DeviceLedger:
 
     def why_unknown(self, row: int, resource: str) -> tuple[Collection[str], str]:
         """(UIDs of pods that may hold devices of it without known IDs, an ID that the node lists under
-        another resource too); nothing of either if it is known who has what."""
+        another resource too); nothing of either if all holders are known."""
         node = self._node(row, resource)
         if node is None or node.inventory is None:
             return (), ""
@@ -116,7 +116,7 @@ class DeviceLedger:
         return self._here.get(row, _NOTHING).keys()
 
     def with_unknown(self, resource: str) -> Iterable[int]:
-        """Rows whose node lists the resource while it is not known who has which of it."""
+        """Rows of nodes that list the resource while the holders of its devices are unknown."""
         column = self.columns.get(resource)
         there = column.at.items() if column is not None else ()
         return (row for row, node in there if node.inventory is not None and not node.is_known)
@@ -162,7 +162,7 @@ class DeviceLedger:
                 self._turned(row, resource, node)
 
     def weigh_all(self, row: int, there: Iterable[PodInfo]) -> None:
-        """Looks anew at which of a node's pods may hold devices without known IDs."""
+        """Checks again which of a node's pods may hold devices without known IDs."""
         self._doubtful.discard(row)
         for node in self._here.get(row, {}).values():
             node.unknown = {}

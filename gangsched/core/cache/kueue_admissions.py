@@ -2,9 +2,10 @@
 
 Only with `fairness.kueueAdmission: passesLimits`. A pod passes by an admitted Workload of its namespace that
 owns it: by the pod's own UID, its controller's, or its JobSet's. Those references are the tenant's to write;
-what is admitted is not (status.admission). So nothing is decided by who holds what, only by the sum: of each
-Workload at most its admitted amounts pass, and only while the rest of the queue is within its limit. Hence no
-queue comes to use more than its limit and what is admitted, whatever is written on pods, now or later.
+what is admitted is not (status.admission). So nothing is decided by the single holders, only by the sum: of
+each Workload at most its admitted amounts pass, and only while the rest of the queue is within its limit.
+Hence no queue comes to use more than its limit and what is admitted, whatever is written on pods, now or
+later.
 
 A Workload passes in one queue alone, the closest that lists its namespace: in several at once it would pass
 several times. Owned and read by core.cache.queue_book.
@@ -81,7 +82,8 @@ class KueueAdmissions:
     # -- Workloads ---------------------------------------------------------------------------------------
 
     def put(self, owner: Owner) -> bool:
-        """Takes in a Workload's current state; returns whether what is admitted, or for whom, has changed."""
+        """Takes in a Workload's current state; returns whether what is admitted, or for which queue, has
+        changed."""
         before = self._owners.get(owner.named)
         if before is not None and (before.admitted, before.owns) == (owner.admitted, owner.owns):
             return False

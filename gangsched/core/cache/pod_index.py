@@ -34,7 +34,7 @@ from gangsched.model.selectors import PodTerm
 # Counts of terms not queried for long are evicted; they can be recomputed.
 _MAX_KEPT_BYTES = 32 * 2**20
 _MAX_KEPT_TERMS = 1_024
-# The log is written anew from the pods when it has this many entries for each, and this many more.
+# The log is rewritten from the pods when it has this many entries for each, and this many more.
 _LOG_FACTOR, _LOG_MORE = 4, 4_096
 NAMESPACES = "namespaces"
 
@@ -215,7 +215,7 @@ class PodIndex:
         return mask
 
     def _write_log(self) -> None:
-        """Writes the log anew from the pods, without classes that have none any more."""
+        """Rewrites the log from the pods, without classes that have none left."""
         for counted in self._terms.values():
             self._bring_up_to_date(counted)
         live = list(self._classes.values())

@@ -1,6 +1,6 @@
 """PodLog: which pods came to nodes and went, by class, and the terms whose counts are read from it.
 
-Kept by core.cache.pod_index, which writes it anew when it has grown long.
+Kept by core.cache.pod_index, which rewrites it when it has grown long.
 """
 
 from __future__ import annotations

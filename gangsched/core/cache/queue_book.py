@@ -198,7 +198,7 @@ class QueueBook:
                 if self.admissions is not None and resource in request:
                     used -= self.admissions.passed(name).get(resource, 0)
                     # What passes takes nothing from the limit, but starts only while the rest is within it:
-                    # who is owned may have been edited since.
+                    # ownership may have been edited since.
                     if not needs and used > limit:
                         yield OverLimit(name, resource, needs, used, 0, limit)
                 n_kept = kept.get(name, {}).get(resource, 0)

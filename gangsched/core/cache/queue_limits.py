@@ -28,7 +28,7 @@ KEPT_FOR = "kept for groups that are promised room or have been passed as often 
 
 class ByPriority:
     """What each queue's pods hold, by their priority when they came: so that a group at a limit learns
-    without a look at each pod that nobody there is less important."""
+    that no pod there is less important without looking at each."""
 
     def __init__(self) -> None:
         self._held: dict[str, dict[int, dict[str, int]]] = {}

@@ -2,7 +2,7 @@
 
 Computed once for an attempt that failed for good, from what the cycle left behind (core.framework.plan's
 Shortage). The work is bounded, so that a rejected gang costs no more on a large cluster than its reasons did.
-A sentence changes only when what it names does: a condition is written anew whenever its text changes.
+A sentence changes only when what it names does: a condition is written again whenever its text changes.
 Called by core.groups.attempts for the condition and by core.explain.
 """
 

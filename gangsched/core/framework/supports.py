@@ -27,7 +27,7 @@ P = TypeVar("P")
 def serves(plugin: object, point: Callable[..., P]) -> TypeIs[P]:
     """Whether the plugin has all members of `point`, a protocol; one that is None counts as missing.
 
-    Answers as isinstance does, which before Python 3.12 computes a protocol's members anew each time.
+    Answers as isinstance does, which before Python 3.12 computes a protocol's members each time.
     """
     for name in _members(point):  # noqa: SIM110 (a start asks this a hundred times; a generator is twice as slow)
         if getattr(plugin, name, None) is None:
@@ -235,7 +235,7 @@ class SupportsIgnoresPlaced(Protocol):
 class SupportsMayBeOverruled(Protocol):
     @property
     def may_be_overruled(self) -> bool:
-        """False: nobody can let a group go that waits for this Permit."""
+        """False: nothing can release a group that waits for this Permit."""
         ...
 
 

@@ -3,9 +3,9 @@
 A unit that evicts and does not start, evicts again: its room was lost to pods of another scheduler (which
 knows nothing of our nominations), a Permit plugin refuses it, its binds fail, its node is gone. None of
 these may go on for ever at the cost of others. So the first rounds are free, and each further one must wait
-twice as long as the one before. A round whose evictions were all refused costs nobody anything, and does not
+twice as long as the one before. A round whose evictions were all refused costs nothing, and does not
 count. After room was lost to another scheduler, pods are spared that their
-controllers would make anew there, as long as other victims do.
+controllers would recreate there, as long as other victims do.
 
 The count is a condition of the group's first pending pod, so that a restart does not begin at none; unlike an
 annotation, a tenant's usual rights do not include it. Called by core.groups.making_room and
@@ -46,7 +46,7 @@ class Rounds(msgspec.Struct):
     n_bound: int = 0
 
     def again_s(self, *, remade: bool) -> float:
-        """When the next round may be; remade: of pods that would be made anew in the room, which may be one
+        """When the next round may be; remade: of pods that would be recreated in the room, which may be one
         round less at once."""
         n_paused = self.n - (_FREE - remade)
         if n_paused < 0:

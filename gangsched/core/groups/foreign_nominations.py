@@ -1,9 +1,9 @@
 """ForeignNominations: room that another scheduler has nominated for its pod, and how long it is respected.
 
 kube-scheduler writes `nominatedNodeName` when it evicts pods for a pod, and takes the room once they are
-gone. A scheduler that no longer exists takes it never, and anybody who may write a pod's status can name a
+gone. A scheduler that no longer exists never takes it, and anybody who may write a pod's status can name a
 node. So room is kept for a nomination only for a time, longer while pods on that node are on their way out.
-The same pod's nomination of another node begins anew. Called by core.groups.membership.
+The same pod's nomination of another node starts over. Called by core.groups.membership.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _AGAIN_S = 30.0
 
 
 class ForeignNominations:
-    """Keeps other schedulers' nominations, and ends those that nobody takes."""
+    """Keeps other schedulers' nominations, and ends those that are not used."""
 
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared

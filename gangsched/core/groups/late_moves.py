@@ -1,4 +1,4 @@
-"""LateMoves: pods whose group is decided anew as soon as it is known whether they are bound.
+"""LateMoves: pods that are regrouped as soon as it is known whether they are bound.
 
 While its bind is in flight a pod stays in its group, since the reservation must outlive the answer. So does a
 pod that only the answer shows as bound, since no version of it names its node yet. If it, or what puts it

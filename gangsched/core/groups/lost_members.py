@@ -1,8 +1,8 @@
 """LostMembers: gangs that have started and run with fewer members than they need, a role's least included.
 
-    it has fewer than it needs      told at once: event, condition of its object and of its members, metric
-    what is missing changes         told again
-    it has enough again             told
+    it has fewer than it needs      reported at once: event, its object's and members' condition, metric
+    what is missing changes         reported again
+    it has enough again             reported
     recoverWithinSeconds are over   the rest is evicted, and starts again as one; 0, the default: never
 
 The time counts from the first loss, as the members' condition GangWhole has it, so that neither further

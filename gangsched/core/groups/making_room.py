@@ -78,7 +78,7 @@ class MakingRoom:
             own = [info for uid, info in waited.waits_for.items() if victims[uid][0] is waited]
             if own and admission.ask(unit, own).is_success and self.keep_waiting(unit, waited, None) is None:
                 return None
-            return refused  # its place is taken; it searches anew in its next turn
+            return refused  # its place is taken; it searches again in its next turn
         if not admission.may_preempt(unit, refused):
             return refused
 
@@ -255,7 +255,7 @@ class MakingRoom:
     ) -> Plan | FitError | None:
         """Reconsiders a waiting unit, which does not fit now (error; None: a limit keeps it out): it keeps
         waiting as long as it will fit once its victims are gone, for those that are needed. Otherwise makes
-        room anew, from what is there. A Plan: they are gone, and it fits beside the nominations to which it
+        room again, from what is there. A Plan: they are gone, and it fits beside the nominations to which it
         yields."""
         demands = self._units.demands(unit)
         going = {uid: info for uid, info in waited.waits_for.items() if is_leaving(info)}

@@ -131,7 +131,7 @@ class Membership:
         self._similar.forget()
 
     def regroup(self, groups: Iterable[Group]) -> None:
-        """Regroups the pods of groups whose statements, or whose controllers' objects, have changed."""
+        """Regroups the pods of groups with changed statements or changed controllers' objects."""
         self._similar.forget()
         self._joined = None
         for group in groups:

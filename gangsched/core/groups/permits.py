@@ -1,7 +1,7 @@
 """Permits: Permit's answers, from synchronous plugins, from plugins at the edge, and from people.
 
-Answers are kept while the group keeps its reservations; once it releases them, plugins are asked anew. What a
-group waits for is recorded here, for a plugin (through its handle) or an operator (through the secure port)
+Answers are kept while the group keeps its reservations; once it releases them, plugins are asked again. What
+a group waits for is recorded here, for a plugin (through its handle) or an operator (through the secure port)
 that wants to release it. The wait itself is a state of core.state.transitions' table, ended by its deadline.
 
     sync plugin      called in the group's turn, and again whenever the group or a sibling changes

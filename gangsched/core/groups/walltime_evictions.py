@@ -58,7 +58,7 @@ class WalltimeEvictions:
             self.set_deadline(group)
 
     def set_deadline(self, group: Group) -> None:
-        """Sets the group's deadline anew: its members, their statements or its state may have changed."""
+        """Updates the group's deadline: its members, their statements or its state may have changed."""
         end_s = NEVER_S if group.state in _MOVING else self._end_s(group)
         if self._stay.get(group) == end_s:
             end_s = NEVER_S

@@ -168,7 +168,7 @@ class ClaimPlans:
         meanwhile (core.queueing.idle.idle_until). None: it can, or there is no budget.
 
         stands: it has kept room already, and may be continued on credit: given up, all that would be lost,
-        often for one last pod, and the next claim would begin anew.
+        often for one last pod, and the next claim would start over.
         """
         if claims.budget is None:
             return None

@@ -1,4 +1,4 @@
-"""Kept: asked what a unit may use from now until it ends, and who keeps the rest; told what becomes of units.
+"""Kept: asked what a unit may use from now until it ends, and who keeps the rest.
 
     kept                      by                                                until
     room, devices of nodes    a unit that waits until its victims have gone     it is placed, or gives up
@@ -111,7 +111,7 @@ class Kept:
         return self._reports.why_none(group) if claim is None else self._reports.last_words(claim)
 
     def describe(self, unit: Sequence[Group], short: Shortage) -> Iterator[str]:
-        """Sentences about room that the unit lacks, and for whom it is kept."""
+        """Sentences about room that the unit lacks, and which units it is kept for."""
         if claims := self.kept_from(unit).claims:
             yield from self._reports.kept(claims, short)
 

@@ -80,7 +80,7 @@ class Bypasses:
         self._records: dict[GroupKey, Record] = {}
         self._classes: dict[tuple[object, ...], WaitingClass] = {}
         self._moved: dict[GroupKey, Record] = {}
-        """Groups whose state or place has changed since the last `_settle`."""
+        """Groups with a changed state or place since the last `_settle`."""
         self._rows = OpenRows(self._classes)
         self._now_s = -math.inf
         """The time of the last turn that was reported."""

@@ -97,7 +97,7 @@ class Walltimes:
         return found
 
     def before(self, group: Group) -> Walltime:
-        """The group's walltime as computed last: as its members leave one by one it is not computed anew."""
+        """The group's walltime as computed last: as its members leave one by one it is not computed again."""
         known = self._known.get(group)
         return self.walltime(group) if known is None else known.walltime
 

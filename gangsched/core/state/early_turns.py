@@ -1,12 +1,12 @@
 """EarlyTurns: groups that wait for the end of a backoff, or for victims, get a turn when room would do.
 
-A failed attempt must not cost a group its place: room that is freed goes by the order of the line, not by who
-was tried last. So the first groups in line are asked about what has changed (Cures), and those for which
-the free room adds up have their turn at once; if one of them does not take it, those that were left out for
-it have theirs. A turn that was in vain all the same delays the next one, so
-that a stream of changes costs a group that cannot start no more than about one turn for each doubling of its
-backoff. Called by core.state.queue. Not here: what a change cures (core.state.waking), the sums
-(core.state.enough), places in line (core.state.queue).
+A failed attempt must not cost a group its place: freed room is given in the order of the line, whichever
+group was tried last. So the first groups in line are asked about what has changed (Cures), and those for
+which the free room adds up have their turn at once; if one of them does not take it, those that were left out
+for it have theirs. A turn that was in vain all the same delays the next one, so that a stream of changes
+costs a group that cannot start no more than about one turn for each doubling of its backoff. Called by
+core.state.queue. Not here: what a change cures (core.state.waking), the sums (core.state.enough), places in
+line (core.state.queue).
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 Sums alone: a group for which they are too small cannot start, one for which they suffice may still not fit.
 Asked about groups one after the other, in their order: what the first would take is not there for the next,
 so that of thousands of equal groups only as many are tried as may fit. A group for which too little is left
-is told from one for which there never was enough. Room that is kept for units of at least the group's
-priority counts as taken; what is kept for the group itself counts once its victims are gone. Called by
-core.state.waking, about groups that wait for the end of a backoff or for victims.
+is distinguished from one for which there never was enough. Room that is kept for units of at least the
+group's priority counts as taken; what is kept for the group itself counts once its victims are gone. Called
+by core.state.waking, about groups that wait for the end of a backoff or for victims.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """QueueOrder: QueueSort's answers: a group's key, its lane, and the key of a lane.
 
 Lives here: the calls of the one QueueSort plugin, and the default if one fails: the group, or the lane, goes
-last. Not here: the line itself (core.state.queue, core.state.lanes). Made anew by core.state.state for each
+last. Not here: the line itself (core.state.queue, core.state.lanes). Rebuilt by core.state.state for each
 configuration.
 """
 

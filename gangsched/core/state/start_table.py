@@ -5,7 +5,7 @@ says where the group is in the queue: a gang bound in part, and one that has sta
 pass through the same places in line as one that is new, and differ in what holds for them there. A pair of
 state and cause that the table does not have is a defect.
 
-    not started    holds no node, or nobody has decided yet about those it holds: all of it is placed together
+    not started    holds no node, or the ones it holds are not decided on yet: all of it is placed together
     completing     bound in part: first in line, its bound members count, and its time runs (settle_s)
     started        was bound whole: members that come or go later are placed one by one
 """

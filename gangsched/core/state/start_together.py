@@ -133,7 +133,7 @@ class StartTogether:
         if self.refused:
             named = (self._meant(name, dialect) for name in before)
             cured += [one for one in named if one is not None and one.key in self.refused]
-            # A further group of a name may part a refused set: nobody knows which of them is meant any more.
+            # A further group of a name may split a refused set: it is unknown which of them is meant.
             cured += [one for one in self._refused_with(str(group.key)) if one not in cured]
         return cured
 

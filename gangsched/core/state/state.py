@@ -295,7 +295,8 @@ class SharedState:
         return min(min(self.cache.priorities, default=2**31), self.lowest_of_groups)
 
     def left_node(self, uid: str) -> None:
-        """Takes in that a pod left its node: a group whose last victim it was gets its turn."""
+        """Handles a pod that has left its node: if it was the last victim of a group, that group gets its
+        turn."""
         self.stuck.pop(uid, None)
         for preemption in self.victims.pop(uid, ()):
             del preemption.waits_for[uid]

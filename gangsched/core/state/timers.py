@@ -106,7 +106,7 @@ class Deadlines(Generic[K]):
         return self._due_s.pop(key, None) is not None
 
     def due(self, now_s: float) -> list[K]:
-        """Returns keys whose deadline has passed, in the order of the table; they stay until set anew or
+        """Returns keys whose deadline has passed, in the order of the table; they stay until set again or
         dropped."""
         return [key for key, due_s in self._due_s.items() if due_s <= now_s]
 

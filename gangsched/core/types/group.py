@@ -110,8 +110,8 @@ class Group:
     beside its state. raised: the most that PreEnqueue adds to a member's priority. wished_priority: its
     object's. tried_s: when its last attempt was; n_early: how many in a row were early
     (core.state.early_turns). start_record, marked and doubts: of core.binding.start_records; lost: what it
-    lacks, as told last (core.groups.lost_members). states_walltime: whether a member has ever had a key of
-    walltimes; has_conditions: whether one has ever had conditions.
+    lacks, as last reported (core.groups.lost_members). states_walltime: whether a member has ever had a key
+    of walltimes; has_conditions: whether one has ever had conditions.
     """
 
     __slots__ = (

@@ -35,7 +35,7 @@ _log = structlog.get_logger(__name__)
 
 PERIOD_S = 10.0
 SUFFIX = "-alone"
-# Where a process that nobody installed writes its name: on a cluster for tries the configured namespace is
+# Where a process that was not installed writes its name: on a cluster for tries the configured namespace is
 # not there, and all such processes find that.
 _ALWAYS_THERE = "kube-system"
 

@@ -214,7 +214,7 @@ class Chunks:
 
 
 class _Gzip:
-    """Undoes gzip, which a proxy may apply although nobody asked for it."""
+    """Undoes gzip, which a proxy may apply although it was not asked for."""
 
     __slots__ = ("_stream",)
 

@@ -69,7 +69,7 @@ class Reflector:
         same_cluster: SameCluster | None = None,
     ) -> None:
         """`pace`: shared by all reflectors of one core, so that quiet kinds wait too. `same_cluster`: asked
-        before the kind is followed again after an outage, or is listed anew."""
+        before the kind is followed again after an outage, or is listed again."""
         # Its own few connections: when one is dead all are dropped, and no other kind's watch is affected.
         self._client = client.another()
         self._emit = emit

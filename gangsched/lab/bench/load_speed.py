@@ -1,4 +1,4 @@
-"""Part of `bench --core`: RemainingBandwidth and LoadAware over 5,000 nodes, asked anew each time.
+"""Part of `bench --core`: RemainingBandwidth and LoadAware over 5,000 nodes, asked each time.
 
 The plugins are called as core.framework.profile calls them for a template that it has not seen, so nothing
 that a profile keeps between cycles helps; between two calls a node reports new figures. Run by core_speed.

@@ -66,12 +66,12 @@ class DeviceQueries(RowQueries):
         """Records that a search for device sets there exhausted its budget; only a Trial does."""
 
     def with_unknown(self, resource: str) -> BoolArray:
-        """bool[n_rows]: nodes that list the resource, and where it is not known who has which of it."""
+        """bool[n_rows]: nodes that list the resource, and where the holders of its devices are unknown."""
         found = np.zeros(self._nodes.n_rows, dtype=np.bool_)
         found[list(self._ledger.with_unknown(resource))] = True
         found &= self._nodes.live[: len(found)]  # a deleted node keeps its row while pods are there
         return found
 
     def inventory(self, row: int, resource: str) -> DeviceInventory | None:
-        """Returns what the node lists; None if nothing, or where it is not known who has which of it."""
+        """Returns what the node lists; None if nothing, or where the holders of its devices are unknown."""
         return self._ledger.inventory(row, resource)
