@@ -20,6 +20,7 @@ from gangsched.lab.controlplane.assets import Assets, find
 from gangsched.lab.controlplane.build import REQUIRE_VARIABLE
 from gangsched.lab.controlplane.jaeger import Jaeger
 from gangsched.lab.controlplane.processes import ControlPlane, minor_version
+from tests.support import second_try
 
 POD_GROUP_RESOURCES = (
     "/apis/scheduling.k8s.io/v1beta1/podgroups",
@@ -45,9 +46,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("figures")
         for figure in figures:
             terminalreporter.line(str(figure))
+    second_try.report(terminalreporter)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if second_try.too_many(session.config) and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    second_try.mark(items)
     if hasattr(config, "workerinput"):  # one of several processes, which share the files out among them
         items[:] = longest_first(items)
 
