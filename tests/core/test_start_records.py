@@ -140,6 +140,27 @@ def test_what_a_deposed_process_writes_of_a_gang_that_started_is_put_right_each_
     assert len(runs(c)) == (3 if has_lost else 4)
 
 
+def test_a_gang_that_keeps_fewer_than_it_starts_with_says_that_it_runs_once_it_has_started() -> None:
+    """It starts with four and keeps two. One that kubelet refused put it in part, its successor completed it,
+    and the process died before it wrote so: three that run are enough."""
+    total = {"gangsched.io/total-members": "4"}
+    c = cluster(nodes=4)
+    c.submit(with_annotations(gang("a", pods=4, gpus=4, min_members=2), total)).run()
+    refuse(c, "a-3")
+    c.run()
+    new = with_annotations([make_pod("new", group="a", min_members=2, gpus=4)], total)
+    c.submit(new).delete("a-3").run()
+    started(c)
+    mark = Condition(ef.GANG_WHOLE, "False", "BoundInPart", "3 of 4")
+    pod = c.pod("a-1")
+    c.store(pod, status=replace(pod.status, conditions=[mark]))
+    c.pods.pop(c.pod("a-0").metadata.uid)
+    c.clear().restart()
+    assert answers(c) == [("a-1", "True", "Whole")]
+    assert answers(says_in_part(c, "a-2", 11)) == [("a-2", "True", "Whole")]
+    assert len(runs(c)) == 3
+
+
 def test_a_gang_with_more_members_than_it_needs_survives_a_loss_and_a_restart() -> None:
     """Four of six run; the other two are as old as they are."""
     c = cluster(nodes=4)

@@ -17,7 +17,7 @@ from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.timers import Deadlines
 from gangsched.core.types.group import Group
-from gangsched.core.types.lost_members import lacks
+from gangsched.core.types.lost_members import lacks, runs_enough
 from gangsched.model.pod_group import GroupKey
 
 
@@ -37,7 +37,7 @@ class LostMembers:
             if group.lost:
                 group.lost = ""
                 self._due.drop(group.key)
-                if group.has_started and group.is_whole:
+                if runs_enough(group):
                     self._reporter.lost_members(group, "")
                     self._binder.records.whole(group)
             return

@@ -20,7 +20,7 @@ from gangsched.core.state.start_table import StartCause, move_start
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import LONG_AGO_S, NEVER_S, Group, GroupState, MemberState
-from gangsched.core.types.lost_members import roles_text
+from gangsched.core.types.lost_members import roles_text, runs_enough
 from gangsched.core.types.states import BINDING, NOT_STARTED
 from gangsched.model.events import RefusalsRead
 
@@ -91,7 +91,7 @@ class Reconciler:
         if group.has_started or group.lost:
             self.losses.report(group)
         is_at_rest = group.state not in (BINDING, GroupState.UNWINDING)
-        if group.doubts and group.has_started and is_at_rest and (group.lost or group.is_whole):
+        if group.doubts and group.has_started and is_at_rest and (group.lost or runs_enough(group)):
             self._binder.records.answer(group)
 
     def recover(self, group: Group) -> None:
@@ -111,7 +111,7 @@ class Reconciler:
         """Marks a gang whose members are found to run as started; its siblings need not wait for it."""
         if not group.has_started:
             move_start(group, StartCause.WHOLE)
-        if group.state is not BINDING and group.is_whole:  # else its last bind's outcome does so
+        if group.state is not BINDING and runs_enough(group):  # else its last bind's outcome does so
             self._binder.records.whole(group)
         self._reporter.found_started(group)
         self._shared.try_again(self._shared.siblings(group).values())

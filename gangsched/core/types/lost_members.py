@@ -36,6 +36,15 @@ def lacks(group: Group) -> str:
     return f"{group.n_bound} of {group.min_count} members run" + roles_text(roles)
 
 
+def runs_enough(group: Group) -> bool:
+    """Whether a gang that has started runs with the members that it must keep, which may be fewer than it
+    starts with."""
+    if not group.has_started:
+        return False
+    is_running = group.n_holding > 0 and group.state is not GroupState.UNWINDING
+    return group.is_whole or (is_running and not lacks(group))
+
+
 def _lacking(group: Group, least: Mapping[str, int]) -> list[tuple[str, int, int]]:
     if group.n_bound == group.n_existing:  # all that exist have started, and these are counted by role
         return group.missing_roles()

@@ -118,15 +118,20 @@ class PartialBinds:
                 members.setdefault(gang, []).append(pod)
         before, self._since_s = self._since_s, {}
         still, self._still_s = self._still_s, {}
+        sent = received.promised.by_uid.keys() - received.answered
         for gang, pods in members.items():
+            on_its_way = any(pod.metadata.uid in sent for pod in pods)
             needed = needed_by(gang, pods, received.groups.get(gang))
             there = [pod for pod in pods if _is_there(pod, received)]
             n_failed = sum(pod.status.phase == _FAILED for pod in there)
             if any(map(is_refused, there)):
                 self._known.discard(gang)  # bound in part again, since some time (refused-members)
             if all(pod.is_terminal for pod in there):
-                self._known.add(gang)  # those that have succeeded count for the next start
                 self._whole.discard(gang)
+                # Those whose binds are on their way complete it, in its former time. Else those that have
+                # succeeded count for the next start.
+                if not there or not on_its_way:
+                    self._known.add(gang)
             elif needed is None or any(missing_roles(gang.dialect, there, received.groups.get(gang))):
                 self._known.discard(gang)
             elif len(there) - n_failed >= needed:
@@ -135,8 +140,6 @@ class PartialBinds:
                 self._known.discard(gang)
             elif gang in self._known and gang not in self._whole:
                 is_bound = any(_is_there(pod, received) and not pod.is_terminal for pod in pods)
-                sent = received.promised.by_uid.keys() - received.answered
-                on_its_way = any(pod.metadata.uid in sent for pod in pods)
                 if is_bound and (gang in before or not on_its_way):
                     self._since_s[gang] = before.get(gang, now_s)
                     if not any(map(_goes, pods)):
