@@ -42,6 +42,23 @@ def test_one_write_carries_node_devices_gang_rank_and_attempt() -> None:
     assert len(c.effects) == 4  # three Bindings and one event: nothing else is written
 
 
+@pytest.mark.parametrize("is_seen", [False, True], ids=["the bind is not seen yet", "the bind has been seen"])
+def test_a_version_without_a_node_frees_no_device(*, is_seen: bool) -> None:
+    """Not even where its number says that it is newer than the bind."""
+    c = cluster(nodes=1)
+    if not is_seen:
+        c.answer = lambda bind: "hold"
+    c.submit(make_pod("a", gpus=8)).run()
+    for bind in c.held_binds:
+        c.commit(bind)
+        c.tell(ev.BindSucceeded(bind.uid, bind.attempt)).run()
+    bound = c.pod("a")
+    assert bound.spec.node_name
+    c.update(bound, spec=replace(bound.spec, node_name="")).run()
+    c.submit(make_pod("b", gpus=8)).run()
+    assert [bind.name for bind in c.all(ef.BindPod)] == ["a"]
+
+
 @pytest.mark.parametrize("code", ["403", "422", "404"])
 def test_a_refused_bind_with_nothing_bound_goes_to_backoff(code: str) -> None:
     c = cluster(nodes=1)
