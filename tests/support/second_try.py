@@ -1,9 +1,9 @@
 """A second try for tests that wait for real processes, on a clock that the machine shares with others.
 
-Such a test may lose a race of its own making: a server that writes a moment later than it ever did before. One
-that fails is tried once more and, if it then passes, named at the end of the run, to be mended. What is left
-out: tests in virtual time, which decide the same each time; a test that has run out of its time; and a run in
-which more than `AT_MOST` tests needed it, which fails.
+Such a test may lose a race of its own making: a server that writes a moment later than it ever did
+before. One that fails is tried once more; if it then passes, the run names it, to be mended. What is left
+out: tests in virtual time, which decide the same each time; a test that has run out of its time; and a
+run in which more than `AT_MOST` tests needed it, which fails.
 """
 
 from __future__ import annotations
