@@ -262,7 +262,7 @@ class Containment:
         self._faults.step(lambda: scheduler.attempts.nominations.drop(group))
         if group.preemption is None:  # dropped, now or in part by the step that failed
             for uid in group.members:
-                shared.changes += shared.cache.unnominate(uid)
+                shared.release_kept(uid)
         promises = [info for info in group.members.values() if _is_promise(info)]
         if promises:
             self._faults.step(lambda: shared.unreserve(promises))

@@ -106,7 +106,7 @@ def reconfigure(
     group_specs.forget_strangers_of(added)
     for uid, kept in list(shared.cache.nominated.items()):
         if kept.info.group is None and kept.info.pod.spec.scheduler_name in added:
-            shared.changes += shared.cache.unnominate(uid)  # another scheduler nominated the node
+            shared.release_kept(uid)  # another scheduler nominated the node
     for info in list(shared.cache.pods.values()):
         if info.group is None and info.pod.spec.scheduler_name in added and info.uid not in shared.unanswered:
             _put_again(shared, membership, info.pod)

@@ -129,7 +129,7 @@ class RefusedPods:
             shared.mark_group(group)
         self._faults.step(lambda: scheduler.group_specs.forget_stranger(uid))
         self._faults.step(lambda: scheduler.audit.pod_gone(uid))
-        shared.changes += shared.cache.unnominate(uid)
+        shared.release_kept(uid)
         if info is not None:
             row, info.group = info.row, None
             move_bind(info, BindCause.DROPPED)

@@ -1,6 +1,6 @@
 """DefaultPreemption: a unit that fits nowhere preempts pods of lower priority (PostFilter).
 
-The search is in core.preemption.search, the use of its result in core.groups.nomination. This file decides
+The search is in core.preemption.search, the use of its result in core.kept.nominations. This file decides
 which units may preempt at all, and reads disruption budgets. Source: kube-scheduler
 `plugins/defaultpreemption/default_preemption.go`, v1.37.
 """

@@ -38,13 +38,13 @@ from gangsched.core.device_audit.drift import DriftAudit
 from gangsched.core.groups.attempts import Attempts
 from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.membership import Membership
-from gangsched.core.groups.nomination import Nominations
 from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.permits import Permits
 from gangsched.core.groups.pod_similarity import SimilarPods
 from gangsched.core.groups.reconciler import Reconciler
 from gangsched.core.groups.reservations import Reservations
 from gangsched.core.invariants import find_broken
+from gangsched.core.kept.nominations import Nominations
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.queue import SchedulingQueue
 from gangsched.core.state.reporter import Reporter

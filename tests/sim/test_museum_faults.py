@@ -21,7 +21,7 @@ from gangsched.core.framework.interface import SUCCESS, Status
 from gangsched.core.groups import membership, pod_size
 from gangsched.core.groups.attempts import Attempts
 from gangsched.core.groups.group_spec import GroupSpecs
-from gangsched.core.groups.nomination import Nominations
+from gangsched.core.kept.nominations import Nominations
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.start_together import StartTogether

@@ -3,7 +3,7 @@
 For traces and metrics outside the core: an Observer reads its own clock, which the core does not have, and
 returns nothing, so decisions are the same with and without one. Without one (the default) none of this is
 called. Passed to core.scheduler; called by core.state.queue, core.state.state, core.state.reporter,
-core.groups.attempts, core.groups.nomination and, for the extension points, by ObservedProfile here.
+core.groups.attempts, core.kept.nominations and, for the extension points, by ObservedProfile here.
 """
 
 from __future__ import annotations

@@ -24,11 +24,11 @@ from gangsched.core.framework.profile import Demand
 from gangsched.core.groups.failed_searches import FailedSearches
 from gangsched.core.groups.forecasts import Forecasts
 from gangsched.core.groups.making_room import MakingRoom
-from gangsched.core.groups.nomination import Nominations, room_taken
 from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.permits import Permits
 from gangsched.core.kept.claim_reports import latest_end
 from gangsched.core.kept.kept import Kept
+from gangsched.core.kept.nominations import Nominations, room_taken
 from gangsched.core.queueing.expected_ends import EndsTold
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState

@@ -1,7 +1,7 @@
 """MakingRoom: preemption for a unit that does not fit: PostFilter, and the wait for its victims.
 
 Called by core.groups.attempts, in the unit's turn. Not here: the search for victims (core.preemption), their
-eviction and the reservation of their room (core.groups.nomination).
+eviction and the reservation of their room (core.kept.nominations).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from gangsched.core.framework.eviction_rule import EvictionRule
 from gangsched.core.framework.interface import Code, DryRun, PostFilterResult, Status
 from gangsched.core.framework.plan import FitError, Plan
 from gangsched.core.framework.profile import Demand
-from gangsched.core.groups.eviction_rounds import EvictionRounds
 from gangsched.core.groups.failed_searches import FailedSearches, later
-from gangsched.core.groups.nomination import Nominations, would_take
+from gangsched.core.kept.eviction_rounds import EvictionRounds
 from gangsched.core.kept.kept import Kept
+from gangsched.core.kept.nominations import Nominations, would_take
 from gangsched.core.kept.overrun import past_walltime
 from gangsched.core.preemption.by_domain import run_post_filter_by_domain
 from gangsched.core.preemption.victims import is_leaving, priority_of

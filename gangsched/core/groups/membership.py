@@ -13,11 +13,9 @@ from gangsched.core.binding.reservation_checks import is_resized
 from gangsched.core.binding.start_records import all_landed, note_doubt, note_refusal
 from gangsched.core.device_audit.device_health import DeviceHealth
 from gangsched.core.device_audit.drift import DriftAudit
-from gangsched.core.groups.foreign_nominations import ForeignNominations
 from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.late_moves import LateMoves
 from gangsched.core.groups.leaving import Leaving, evict_edited
-from gangsched.core.groups.nomination import room_taken
 from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.pod_similarity import SimilarPod, SimilarPods
 from gangsched.core.groups.pod_size import AT_THE_GATE, may_change_template, recount_pod
@@ -36,6 +34,7 @@ from gangsched.core.groups.pod_versions import (
 )
 from gangsched.core.groups.pods_with_two_groups import PodsWithTwoGroups
 from gangsched.core.groups.pre_enqueue import PreEnqueue
+from gangsched.core.kept.nominations import ForeignNominations, room_taken
 from gangsched.core.state.bind_table import BindCause, move_bind
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.start_table import StartCause, move_start
@@ -204,7 +203,7 @@ class Membership:
         self._group_specs.forget_stranger(uid)
         self._audit.pod_gone(uid)
         self.foreign_nominations.forget(uid)
-        shared.changes += shared.cache.unnominate(uid)
+        shared.release_kept(uid)
         info = shared.cache.remove_pod(uid)
         if info is None:
             return

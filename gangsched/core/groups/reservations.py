@@ -11,7 +11,7 @@ from gangsched.core.binding.binder import Binder
 from gangsched.core.binding.reservation_checks import reservation_broken
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.groups.attempts import Attempts
-from gangsched.core.groups.nomination import room_taken
+from gangsched.core.kept.nominations import room_taken
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import Group, GroupState, MemberState
 from gangsched.model.objects import Node

@@ -3,7 +3,7 @@
     its end was half a minute ago          all of the group's pods are evicted, until they are gone
     its end has moved                      nothing, until the new end
     it is being bound, or bound in part    nothing, until that is over
-    its pods are victims of a preemption   nothing meanwhile: that evicts them (core.groups.nomination)
+    its pods are victims of a preemption   nothing meanwhile: that evicts them (core.kept.nominations)
     allowEviction is off                   an event, once for each end
 
 The end is the same as for evictions in favour of a claim (core.kept.overrun): that of its last pod on a

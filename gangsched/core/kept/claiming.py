@@ -243,7 +243,7 @@ class Claiming:
             claims.drop(claim)
         if self._shared.queue_book is not None:
             self._idle.charge(self._shared.queue_book, (), claims.revision, self._shared.now_s)
-        self._shared.changes += claims.freed
+        self._shared.changes += claims.take_freed()
         self._reports.ended(claims)
 
     def advance(self) -> None:

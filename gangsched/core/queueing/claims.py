@@ -282,6 +282,11 @@ class Claims:
         self.freed += self._changes(claim.held)
         self.ended.append(claim)
 
+    def take_freed(self) -> list[ClusterChange]:
+        """Returns room of claims that have ended or moved, and was not announced yet."""
+        freed, self.freed = self.freed, []
+        return freed
+
     def moved(self, group: Group) -> None:
         """Records that the group's state has changed. Whether it still waits is checked later (is_sound):
         between two attempts it leaves the line for a moment."""

@@ -8,7 +8,7 @@
 
 Whoever wants the pod gone asks as often as it likes, and what comes too soon is left out: so all reasons to
 evict a pod together cost at most some 300 requests a day for it. In memory alone: after a restart the pauses
-start over. Called by core.binding.group_outcome, core.device_audit and core.groups.nomination.
+start over. Called by core.binding.group_outcome, core.device_audit and core.kept.nominations.
 """
 
 from __future__ import annotations

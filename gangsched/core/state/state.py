@@ -328,15 +328,19 @@ class SharedState:
         if group is not None and (profile := self.profile_of(group)).reserves:
             self.hooks.unreserve(group, held, profile)
 
+    def release_kept(self, uid: str) -> None:
+        """Releases the room that is kept for a pod, and announces it: what nobody keeps any more is a change
+        of the cluster, and wakes who waits for it as any other does."""
+        self.changes += self.cache.unnominate(uid)
+
     def flush_changes(self) -> None:
         """Wakes the groups that this turn's changes may cure."""
         changes = self.changes
         if self.cache.index.changes:
             changes += self.cache.index.changes
             self.cache.index.changes.clear()
-        if self.queue.claims is not None and self.queue.claims.freed:
-            changes += self.queue.claims.freed
-            self.queue.claims.freed.clear()
+        if self.queue.claims is not None:
+            changes += self.queue.claims.take_freed()
         if changes:
             self.changes = []
             self.enqueue_waits.note_cured(changes)

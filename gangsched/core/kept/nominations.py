@@ -10,6 +10,11 @@ core.preemption.search chooses the victims.
 Victims are evicted; if that violates a disruption budget they are deleted, as kube-scheduler does. A refused
 eviction is repeated (core.state.evictions) and becomes a deletion at the third refusal, since the other
 victims are terminating by then. Victims that are not gone by the deadline are not chosen again.
+
+Another scheduler's nominations (ForeignNominations): kube-scheduler writes `nominatedNodeName` when it evicts
+pods for a pod, and takes the room once they are gone. A scheduler that no longer exists never takes it, and
+anybody who may write a pod's status can name a node. So room is kept for a nomination only for a time, longer
+while pods on that node are on their way out. The same pod's nomination of another node starts over.
 """
 
 from __future__ import annotations
@@ -21,10 +26,11 @@ from msgspec.structs import replace
 from gangsched.core.cache.view.rows import RowQueries
 from gangsched.core.framework.eviction_rule import EvictionRule
 from gangsched.core.framework.plan import FitError, PostFilterResult
-from gangsched.core.groups.eviction_rounds import EvictionRounds
+from gangsched.core.kept.eviction_rounds import EvictionRounds
 from gangsched.core.preemption.victims import is_leaving
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
+from gangsched.core.state.timers import Deadlines
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import NEVER_S, Group, MemberState, PodInfo, Preemption
@@ -32,6 +38,7 @@ from gangsched.core.types.placement import Nominated, Placement
 from gangsched.core.types.victim_words import LOWER
 from gangsched.model.effects import NominateNode
 from gangsched.model.events import EvictionFailed
+from gangsched.model.objects import Pod
 from gangsched.model.printable import clean_for, marked, several
 
 _ASK_AGAIN_S = 2.0
@@ -288,7 +295,7 @@ class Nominations:
         for member in preemption.unit:
             member.preemption = None
             for info in member.members.values():
-                shared.changes += shared.cache.unnominate(info.uid)
+                shared.release_kept(info.uid)
                 if not keep_written:
                     self.unwrite(info)
         self._free_lifted(preemption)
@@ -358,3 +365,61 @@ def _counted(infos: Iterable[PodInfo], whose: str, what: str = "") -> str:
 def _grace_s(info: PodInfo) -> float:
     own = info.pod.spec.termination_grace_period_seconds
     return _GRACE_S if own is None else min(own, _MAX_GRACE_S)
+
+
+KEEPS_S = 300.0
+# The longest for which pods that are leaving prolong it: the longest grace period that preemption waits for.
+MAX_KEEPS_S = 86_400.0
+_AGAIN_S = 30.0
+
+
+class ForeignNominations:
+    """Keeps other schedulers' nominations, and ends those that are not used."""
+
+    def __init__(self, shared: SharedState) -> None:
+        self._shared = shared
+        self._since_s: dict[str, float] = {}
+        self._until_s: Deadlines[str] = Deadlines(shared.timers)
+        self._void: dict[str, str] = {}
+        """UID -> the node that is no longer kept for the pod."""
+
+    def put(self, pod: Pod) -> None:
+        """Takes in the nomination of a pod of another scheduler, or that it has none."""
+        shared, uid = self._shared, pod.metadata.uid
+        is_placed = bool(pod.spec.node_name) or pod.is_terminal
+        name = "" if is_placed else pod.status.nominated_node_name
+        known = shared.cache.nominated.get(uid)
+        if not name:
+            self.forget(uid)
+        elif self._void.get(uid) == name:
+            return
+        elif known is None or known.node_name != name:
+            self._void.pop(uid, None)
+            self._since_s[uid] = shared.now_s
+            self._until_s.set(uid, shared.now_s + KEEPS_S)
+        if (change := shared.cache.nominate(pod, name)) is not None:
+            shared.changes.append(change)
+
+    def forget(self, uid: str) -> None:
+        """Forgets a pod that is gone, or has no nomination."""
+        if self._since_s.pop(uid, None) is not None:
+            self._until_s.drop(uid)
+        if self._void:
+            self._void.pop(uid, None)
+
+    def advance(self) -> None:
+        """Ends nominations that have been kept for long enough."""
+        shared = self._shared
+        for uid in self._until_s.take(shared.now_s):
+            kept, since_s = shared.cache.nominated.get(uid), self._since_s[uid]
+            if kept is None or kept.info.group is not None:
+                self.forget(uid)
+                continue
+            there = shared.cache.by_node.get(kept.node_name, {}).values()
+            if shared.now_s < since_s + MAX_KEEPS_S and any(is_leaving(info) for info in there):
+                self._until_s.set(uid, shared.now_s + _AGAIN_S)
+                continue
+            shared.count("foreign_nominations_ended")
+            shared.release_kept(uid)
+            self.forget(uid)
+            self._void[uid] = kept.node_name
