@@ -12,7 +12,7 @@ from gangsched.core.cache.queue_tree import QUEUE_KEY
 from gangsched.core.preemption.queue_rights import SYSTEM_PRIORITY
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
-from gangsched.model.printable import marked, sentence, several
+from gangsched.model.printable import marked, sentence
 from gangsched.model.resources import amount_text
 
 _MAX_NAMED = 4
@@ -52,9 +52,8 @@ def at_limit(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:
         f"Queue {name} is at its limit: {used_text} of {limit_text} {resource} are used{kept_for}, and it"
         f" needs {needs_text}, {over_text} too many."
     )
-    if (line := scheduler.attempts.kept.limits.kept_out(group)) is not None and (line.n or line.is_at_bound):
-        is_kept = ", and what it needs is kept for it there" if line.is_at_bound else ""
-        sentence += f" {several(line.n, 'group')} passed it there (at most {line.bound} may){is_kept}."
+    if passed := scheduler.attempts.kept.describe_in_limits(group):
+        sentence += f" {passed}"
     if needs > limit:
         return sentence, f"Ask for less, or raise the limit of queue {name}: with this limit it never starts."
     cure = f"Wait until {over_text} {resource} of queue {name} are free, or raise its limit."

@@ -110,6 +110,10 @@ class Kept:
         claim = claims.claim(group) if claims is not None else None
         return self._reports.why_none(group) if claim is None else self._reports.last_words(claim)
 
+    def describe_in_limits(self, group: Group) -> str:
+        """A sentence about groups that passed this one at a limit, and what is kept for it there; ""."""
+        return self.limits.describe(group)
+
     def describe(self, unit: Sequence[Group], short: Shortage) -> Iterator[str]:
         """Sentences about room that the unit lacks, and which units it is kept for."""
         if claims := self.kept_from(unit).claims:

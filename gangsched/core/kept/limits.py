@@ -40,6 +40,7 @@ from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.needed import completes, needed_members
 from gangsched.core.types.states import IN_LINE, NOT_QUEUED
 from gangsched.model.pod_group import GroupKey
+from gangsched.model.printable import several
 
 _N_COUNTED = 16
 _FAIRNESS = "Fairness"
@@ -148,6 +149,13 @@ class KeptInLimits:
         """The group's count; None if no limit keeps it out."""
         known = self._known.get(group.key)
         return known if known is not None and known.group is group and self._is_kept_out(known) else None
+
+    def describe(self, group: Group) -> str:
+        """A sentence about groups that have passed it, and what is kept for it; "": none has, nothing is."""
+        if (known := self.kept_out(group)) is None or not (known.n or known.is_at_bound):
+            return ""
+        is_kept = ", and what it needs is kept for it there" if known.is_at_bound else ""
+        return f"{several(known.n, 'group')} passed it there (at most {known.bound} may){is_kept}."
 
     def announce(self) -> None:
         """At the end of a turn: announces what is no longer kept, so that groups kept out are tried again."""
