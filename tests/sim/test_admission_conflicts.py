@@ -52,7 +52,7 @@ class Watched:
                 continue
             if not _counts(pod) & _counts(other):
                 continue
-            if _said(pod) == _said(other):
+            if _recorded(pod) == _recorded(other):
                 self.n_together += 1
             else:
                 self.mixed.append(f"{pod.key} was bound while {other.key} was due there")
@@ -81,7 +81,7 @@ def _counts(pod: Pod) -> set[int]:
     return {len(ids) for ids in ids_in(own).values()} if ALLOCATED_KEY in own else set()
 
 
-def _said(pod: Pod) -> tuple[str | None, str | None]:
+def _recorded(pod: Pod) -> tuple[str | None, str | None]:
     own = pod.metadata.annotations or {}
     return own.get(GANG_KEY), own.get(CONSTRAINTS_KEY)
 

@@ -38,7 +38,7 @@ LIMITED = replace(CLAIMS, workload=walltimes_workload)
 
 
 class Bounded(Recounted):
-    """Recounts each start, and knows that nobody is passed more often than its bound."""
+    """Recounts each start: no group is overtaken more often than its bound."""
 
     def before_start(self, *args: Any) -> Any:
         full = super().before_start(*args)
@@ -64,7 +64,7 @@ def run(storm: Storm, seed: int) -> Simulation:
     return sim
 
 
-def test_nobody_is_passed_more_often_than_its_bound_and_all_of_it_starts() -> None:
+def test_no_group_is_overtaken_more_often_than_its_bound_and_all_start() -> None:
     storm = replace(CLAIMS, make=recounting)
     n_made = 0
     for seed in range(41_000, 41_002):
@@ -93,7 +93,7 @@ def test_a_core_that_gives_no_cause_for_a_slip_is_found(monkeypatch: pytest.Monk
     assert any("claim-promise: " in one for one in found(LIMITED, range(41_060, 41_066)))
 
 
-def test_a_core_that_promises_anew_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_core_that_promises_again_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each slip would count from the last promise, and every one would be kept."""
     stands = Claiming._stands
 
@@ -105,18 +105,22 @@ def test_a_core_that_promises_anew_is_found(monkeypatch: pytest.MonkeyPatch) -> 
     assert any("claim-promise: " in one for one in found(LIMITED, range(41_060, 41_066)))
 
 
-def test_a_core_that_keeps_room_for_who_has_started_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_core_that_keeps_room_for_groups_that_have_started_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(Claims, "moved", lambda self, group: None)
     monkeypatch.setattr(Claims, "is_sound", lambda self, claim: True)
     assert any("claim-exists: " in one for one in found(LIMITED, range(41_070, 41_072)))
 
 
-def test_a_core_in_which_nobody_fills_in_before_a_claim_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_core_in_which_nothing_starts_before_a_claim_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     keep_behind_claims(monkeypatch, lambda group: True)
     assert any("claim-fills: " in one for one in found(LIMITED, range(41_080, 41_086)))
 
 
-def test_a_core_that_tells_nobody_of_room_that_claims_leave_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_core_that_wakes_no_group_for_room_that_claims_leave_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(Claims, "_changes", lambda self, left: ())
     assert any("claim-fills: " in one for one in found(LIMITED, range(41_080, 41_092)))
 
@@ -189,14 +193,14 @@ def test_a_core_that_ends_a_walltime_too_early_is_found(monkeypatch: pytest.Monk
     assert any("walltime-evictions: " in one for one in found(STORMS["overtime"], range(41_110, 41_113)))
 
 
-def test_a_core_that_does_not_hear_of_a_longer_walltime_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_core_that_ignores_a_longer_walltime_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     ends = Ends.stated_end_s
 
-    def deaf(self: Ends, group: Any, *more: Any) -> float:
+    def ignoring(self: Ends, group: Any, *more: Any) -> float:
         first: dict[str, float] = vars(self).setdefault("first", {})
         return first.setdefault(f"{group.key} {sorted(group.members)}", ends(self, group, *more))
 
-    monkeypatch.setattr(Ends, "stated_end_s", deaf)
+    monkeypatch.setattr(Ends, "stated_end_s", ignoring)
     assert any("walltime-evictions: " in one for one in found(STORMS["overtime"], range(41_125, 41_131)))
 
 

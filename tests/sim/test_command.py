@@ -56,11 +56,11 @@ def soonest_to_fail() -> Case:
 
 def seconds(failure: Broken) -> float:
     """When it was found: "seed 5, 37.714 s: …"."""
-    _, told = failure.problem.split(", ", 1)
-    return float(told.split(" s: ")[0])
+    _, expected = failure.problem.split(", ", 1)
+    return float(expected.split(" s: ")[0])
 
 
-def test_seeds_are_told_by_number_range_or_commit() -> None:
+def test_seeds_are_a_number_a_range_or_of_the_commit() -> None:
     assert list(command.seeds_of("17")) == [17]
     assert list(command.seeds_of("3..5")) == [3, 4, 5]
     assert list(islice(command.seeds_of("8.."), 2)) == [8, 9]
@@ -76,7 +76,7 @@ def test_what_are_no_seeds_is_refused_with_what_would_be(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "expected"),
     [
         (["--storm", "sturm"], "there are storm, calm"),
         (["--jobs", "0"], "at least 1"),
@@ -85,12 +85,12 @@ def test_what_are_no_seeds_is_refused_with_what_would_be(text: str) -> None:
     ],
 )
 def test_wrong_usage_is_one_line_and_status_2(
-    wrong: list[str], told: str, capsys: pytest.CaptureFixture[str]
+    wrong: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command.main(wrong) == 2
-    said = capsys.readouterr().err
-    assert told in said
-    assert said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert expected in output
+    assert output.count("\n") == 1
 
 
 def test_seeds_in_which_nothing_is_found_end_with_0(
@@ -98,10 +98,10 @@ def test_seeds_in_which_nothing_is_found_end_with_0(
 ) -> None:
     file = tmp_path / "histories"
     assert command.main(["--storm", "calm", "--seeds", "1..3", "--jobs", "2", "--histories", str(file)]) == 0
-    told = capsys.readouterr().out
-    assert "done: 3 runs" in told
-    assert re.search(r"^\w+ +3 seeds, +[0-9.]+ a second of CPU, nothing found$", told, re.MULTILINE)
-    assert re.search(r"^commit ([0-9a-f]{40}|unknown)", told, re.MULTILINE)
+    expected = capsys.readouterr().out
+    assert "done: 3 runs" in expected
+    assert re.search(r"^\w+ +3 seeds, +[0-9.]+ a second of CPU, nothing found$", expected, re.MULTILINE)
+    assert re.search(r"^commit ([0-9a-f]{40}|unknown)", expected, re.MULTILINE)
     lines = [line.split() for line in file.read_text().splitlines()]
     assert [(name, seed) for name, seed, *_ in lines] == [("calm", "1"), ("calm", "2"), ("calm", "3")]
 
@@ -112,12 +112,12 @@ def test_what_is_found_is_reported_cut_down_with_the_command_that_shows_it_again
     seed = soonest_to_fail().seed
     monkeypatch.setitem(STORMS, "storm", FORGETFUL)
     assert command.main(["--seeds", str(seed)]) == 1
-    said = capsys.readouterr().out
-    assert f"storm: seed {seed}, " in said
-    assert "cut down in" in said
-    assert f"again: python -m gangsched.lab.sim --storm storm --seeds {seed}" in said
-    assert "receives BindUnknown" in said
-    assert "1 found" in said
+    output = capsys.readouterr().out
+    assert f"storm: seed {seed}, " in output
+    assert "cut down in" in output
+    assert f"again: python -m gangsched.lab.sim --storm storm --seeds {seed}" in output
+    assert "receives BindUnknown" in output
+    assert "1 found" in output
 
 
 def which_miscounts(make: Make, settings: Settings) -> Scheduler:
@@ -149,12 +149,12 @@ def test_the_step_that_counted_wrong_is_named_though_few_steps_are_recounted(
     assert [str(one) for one in at_once] != [str(one) for one in later]
     monkeypatch.setitem(STORMS, "storm", storm)
     assert command.main(["--seeds", "0..3"]) == 1
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for one, sampled in zip(at_once, later, strict=True):
         assert one is not None
         assert sampled is not None
         assert "pods by priority are" in sampled.problem
-        assert f"storm: {one.problem}\n" in said
+        assert f"storm: {one.problem}\n" in output
 
 
 @pytest.mark.parametrize("name", ["storm", "duel"])

@@ -1,7 +1,7 @@
-"""What `explain` tells people to do cures: with as many nodes as it names, the group fits.
+"""What `explain` advises is a cure: with as many nodes as it names, the group fits.
 
 Asked in storms of several kinds every few seconds, about every group that does not fit. The nodes are added
-to a second scheduler that has been told of the same cluster, and of no other group that waits.
+to a second scheduler that has received the same cluster, and no other group that waits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The judges devices-as-bound and known-devices: what a bind may be given, by what the process was told."""
+"""The judges devices-as-bound and known-devices: what a bind may be given, by what the process has
+received."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ def bind(name: str, *ids: str) -> ef.BindPod:
     return ef.BindPod(uid, "d", name, "n", own, f"pod:d/{name}", 1, "c")
 
 
-def test_a_pod_whose_bind_is_to_be_sent_again_without_ids_hides_who_has_which() -> None:
+def test_a_bind_to_be_sent_again_without_ids_hides_which_pod_has_which_device() -> None:
     """Its answer was lost, and a read has not found it bound: it may go first, as it was."""
     received, pods = Received(), [make_pod(name, gpus=2) for name in ("first", "next")]
     pods = [replace(pod, metadata=replace(pod.metadata, resource_version="1")) for pod in pods]

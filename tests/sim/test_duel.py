@@ -48,7 +48,7 @@ def test_two_schedulers_that_both_believe_to_lead_give_nothing_twice(seed: int) 
 
 
 def started_now(duel: Duel) -> Scheduler:
-    """A process that is told everything as it is now."""
+    """A process that receives everything as it is now."""
     api, fresh = duel.api, duel.make(duel.settings)
     events: list[Event] = [NodeAdded(node) for node in api.nodes.values()]
     events += [PodGroupAdded(key[0], API_VERSIONS[key[0]], item) for key, item in api.groups.items()]
@@ -75,7 +75,7 @@ def test_nor_if_they_list_pods_before_they_place_them(seed: int) -> None:
 
 
 def no_fence(patch: pytest.MonkeyPatch) -> None:
-    """Nobody is deposed: each writes as if it owned the object."""
+    """No replica is deposed: each writes as if it owned the object."""
 
     def written(there: FenceObject, step: Create[FenceRecord] | Update[FenceRecord]) -> bool:
         there.record, there.version = step.record, there.version + 1
@@ -95,7 +95,7 @@ def no_version(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_bump(patch: pytest.MonkeyPatch) -> None:
-    """A new leader bumps nobody."""
+    """A new leader bumps no pod."""
     patch.setattr(SimFence, "_bump_inherited", SimFence._ready)
 
 

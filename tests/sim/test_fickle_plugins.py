@@ -18,16 +18,16 @@ FICKLE = STORMS["moody"]
 
 
 def test_plugins_refuse_raise_and_wait_and_all_comes_to_rest() -> None:
-    said = b""
+    history = b""
     n_claims = 0
     for seed in range(57_000, 57_006):
         sim = case(FICKLE, seed).run()
         assert isinstance(sim, FickleSimulation)
-        said += b"".join(sim.history)
+        history += b"".join(sim.history)
         n_claims += sim.scheduler.shared.counters["claims_made"]
-    assert b"BindPod" in said
-    assert b"ValueError: of bad temper" in said, "no plugin raised"
-    assert b"in two minds" in said, "no plugin asked to wait"
+    assert b"BindPod" in history
+    assert b"ValueError: of bad temper" in history, "no plugin raised"
+    assert b"in two minds" in history, "no plugin asked to wait"
     assert n_claims, "nobody was claimed for"
 
 
@@ -53,18 +53,18 @@ def test_a_core_in_which_two_with_claims_that_a_plugin_refuses_wake_each_other_i
 
 
 def test_a_core_that_fails_where_all_is_reserved_and_waits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With claims, what has to yield to nobody was asked for once Permit let such a gang go on."""
+    """With claims, what yields to no claim was asked for once Permit let such a gang go on."""
     place = Attempts._place
 
-    def asked_for_nobody(self: Attempts, unit: list[Group]) -> Plan | FitError:
+    def asked_for_no_group(self: Attempts, unit: list[Group]) -> Plan | FitError:
         if not self._units.demands(unit):
             list(self.kept.ways_to_start([]))
         return place(self, unit)
 
-    monkeypatch.setattr(Attempts, "_place", asked_for_nobody)
+    monkeypatch.setattr(Attempts, "_place", asked_for_no_group)
     assert any("core raised ValueError" in one for one in found(FICKLE, range(10)))
 
 
-def test_a_plugin_that_is_not_told_what_is_given_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plugin_that_does_not_learn_what_is_given_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FickleReserve, "unreserve", lambda self, group, infos: None)
     assert any("nothing-leaks: reserved " in one for one in found(FICKLE, range(12)))

@@ -1,4 +1,5 @@
-"""In storms what others have borrowed of a guarantee is given back, and when the checker says it is not."""
+"""In storms what others have borrowed of a guarantee is given back, and when the checker reports that it is
+not."""
 
 from __future__ import annotations
 
@@ -25,11 +26,11 @@ def test_borrowers_give_back_what_is_guaranteed_to_others() -> None:
     assert n_evicted, "nobody was evicted"
 
 
-def test_who_is_within_the_guarantee_does_not_wait_for_borrowers() -> None:
+def test_a_group_within_the_guarantee_does_not_wait_for_borrowers() -> None:
     assert late(running(8, "c"), asking(2, "b")) == ["d/g"]
 
 
-def test_who_is_beyond_the_guarantee_waits() -> None:
+def test_a_group_beyond_the_guarantee_waits() -> None:
     assert not late(running(8, "c"), asking(3, "b"))
 
 
@@ -47,7 +48,7 @@ def test_a_borrower_that_would_go_below_its_guarantee_as_a_whole_stays() -> None
     assert not late([*whole, *running(2, "a")], asking(2, "a"))
 
 
-def test_the_time_begins_anew_when_the_guarantee_is_used_otherwise() -> None:
+def test_the_time_restarts_when_the_guarantee_is_used_otherwise() -> None:
     received, judge = received_from([*running(8, "c"), *asking(2, "b")]), GivenBack()
     assert not list(judge.too_late(received, 1.0))
     received.apply([ev.PodAdded(on_node(make_pod("first", gpus=1, annotations={QUEUE_KEY: "b"})))])

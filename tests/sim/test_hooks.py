@@ -24,7 +24,7 @@ N_SEEDS = int(os.environ.get("GANGSCHED_SEEDS", "60")) // 4
 
 
 class Ledger:
-    """Reserve that keeps a book of its own, says no now and then, and raises in Unreserve now and then."""
+    """Reserve that keeps a record of its own, refuses now and then, and raises in Unreserve now and then."""
 
     name = "Ledger"
 
@@ -70,7 +70,7 @@ class Second(Edge):
 
 
 def simulation(seed: int, rates: Rates) -> Simulation:
-    """A storm in which every gang passes three plugins; the ledger is told of all that is held."""
+    """A storm in which every gang passes three plugins; the ledger records all that is held."""
     ledgers: list[Ledger] = []
 
     def make(settings: Settings) -> Scheduler:
@@ -92,7 +92,7 @@ def simulation(seed: int, rates: Rates) -> Simulation:
             yield f"nothing-leaks: reserved {sorted(held)}, in the plugin's book {sorted(booked)}"
 
     def hooked(sim: Simulation) -> Iterator[str]:
-        """nothing-leaks: hooks are awaited for groups that wait or bind, and for nobody else."""
+        """nothing-leaks: hooks are awaited for groups that wait or bind, and for no others."""
         for call in sim.scheduler.shared.hooks.calls.values():
             state = call.group.state
             if call.point == "Permit" and state is not GroupState.WAITING:
@@ -113,7 +113,7 @@ def test_a_storm_of_hooks_breaks_no_promise_and_everything_finishes_after_it(see
         sim.settle()
     except Broken as broken:
         pytest.fail(f"seed {seed}: {broken}", pytrace=False)
-    # What is still asked is a Permit that nobody answers, of a gang that waits for it.
+    # What is still asked is a Permit without an answer, of a gang that waits for it.
     left = sim.scheduler.shared.hooks.calls.values()
     assert {(call.point, call.group.state) for call in left} <= {("Permit", GroupState.WAITING)}
 

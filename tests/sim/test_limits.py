@@ -32,7 +32,7 @@ from tests.support.scenario import Cluster, gang
 LIMITS = STORMS["limits"]
 
 
-def test_limits_hold_and_who_is_kept_out_by_one_comes_to_its_turn() -> None:
+def test_limits_hold_and_groups_kept_out_by_one_have_their_turn() -> None:
     n_bound = n_claims = 0
     for seed in range(52_002, 52_006):
         sim = case(LIMITS, seed).run()
@@ -48,7 +48,7 @@ def test_the_same_seed_decides_the_same() -> None:
     assert first.history == again.history
 
 
-def test_who_completes_a_gang_to_the_number_that_all_of_it_has_may_take_more_than_the_limit() -> None:
+def test_pods_that_complete_a_gang_to_its_total_may_take_more_than_the_limit() -> None:
     own = {TOTAL_MEMBERS_KEY: "6"}
     pods = [make_pod(f"g-{k}", group="g", min_members=2, gpus=1, annotations=own) for k in range(6)]
     there = [replace(pod, spec=replace(pod.spec, node_name="n0")) for pod in pods[:5]]
@@ -94,13 +94,13 @@ def test_a_core_that_counts_no_passes_at_limits_is_found(monkeypatch: pytest.Mon
     assert any(" have passed " in one for one in found(LIMITS, (10, 46)))
 
 
-def test_a_core_that_wakes_nobody_when_a_limit_has_room_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_core_that_wakes_no_group_when_a_limit_has_room_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Fairness, "admit_again", lambda self, *asked: False)
     monkeypatch.setattr(Fairness, "may_admit_without", lambda self, *asked: False)
     assert any("claim-fills: " in one for one in found(LIMITS, range(52_020, 52_023)))
 
 
-def promised_behind_who_is_kept_out() -> Cluster:
+def promised_behind_a_group_kept_out() -> Cluster:
     """Of queue a, which may use 18 devices and uses none, a gang of 18 has been passed as often as may be,
     and one of 16 is promised a start; what that one waited for has ended, and there is room for it alone."""
     ours = "queueing: {bound: {groups: 1, mode: hard}}\nqueues:\n"
@@ -130,10 +130,10 @@ def fresh(c: Cluster) -> Scheduler:
     return made
 
 
-def test_a_core_in_which_claims_wait_for_who_leaves_them_their_limit_is_found(
+def test_a_core_in_which_claims_wait_for_groups_that_leave_them_their_limit_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    c = promised_behind_who_is_kept_out()
+    c = promised_behind_a_group_kept_out()
     assert c.placed("large")
     assert not list(nothing_starves(c.scheduler, lambda: fresh(c), c.now_s))
 
@@ -145,6 +145,6 @@ def test_a_core_in_which_claims_wait_for_who_leaves_them_their_limit_is_found(
         return found
 
     monkeypatch.setattr(KeptInLimits, "kept_ahead_of", kept)
-    c = promised_behind_who_is_kept_out()
+    c = promised_behind_a_group_kept_out()
     [problem] = nothing_starves(c.scheduler, lambda: fresh(c), c.now_s)
     assert problem.startswith("nothing-starves: <a/large unschedulable")

@@ -31,5 +31,5 @@ def test_judges_are_fair_to_hostile_objects(name: str, seed: int) -> None:
     assert case(replace(STORMS[name], rates=HOSTILE), seed).failure() is None
 
 
-def test_who_is_bound_by_a_clock_that_is_ahead_may_be_evicted_for_its_walltime_all_the_same() -> None:
+def test_a_gang_bound_by_a_clock_that_is_ahead_may_still_be_evicted_for_its_walltime() -> None:
     assert case(replace(STORMS["overtime"], rates=HOSTILE), 10_035).failure() is None

@@ -72,7 +72,7 @@ def m1_assumed_pods_expire(settings: Settings) -> Scheduler:
 
 
 def m2_unknown_means_no(settings: Settings) -> Scheduler:
-    """M2: a bind that timed out is a failed bind: the reservation is dropped, nobody asks the server."""
+    """M2: a bind that timed out is a failed bind: the reservation is dropped, and the server is not asked."""
     scheduler = make_scheduler(settings)
 
     def dropped(event: ev.BindUnknown) -> None:
@@ -113,7 +113,7 @@ def m8_half_bound_is_no_state(settings: Settings) -> Scheduler:
 
 
 def m9_keyed_by_name(settings: Settings) -> Scheduler:
-    """M9: a pod deleted and made anew is one update to a watch keyed by name, and inherits what was known."""
+    """M9: a pod deleted and recreated is one update to a watch keyed by name, and inherits what was known."""
     scheduler = make_scheduler(settings)
     handle, put = scheduler.handle, scheduler.membership.put_pods
 
@@ -210,8 +210,8 @@ def killed_half_way(make: Make, n_sent: int) -> str:
 
 
 def test_m8_a_partly_bound_gang_that_is_ignored_is_caught() -> None:
-    said = [killed_half_way(m8_half_bound_is_no_state, n) for n in range(1, 5)]
-    assert any("whole-in-time: gang d/a has been half bound" in problem for problem in said), said
+    problems = [killed_half_way(m8_half_bound_is_no_state, n) for n in range(1, 5)]
+    assert any("whole-in-time: gang d/a has been half bound" in problem for problem in problems), problems
     assert [killed_half_way(make_scheduler, n) for n in range(1, 5)] == [""] * 4
 
 

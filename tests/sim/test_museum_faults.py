@@ -49,8 +49,8 @@ BUT_DEVICES = frozenset(DEEDS) - {"break_device"}
 Patch = pytest.MonkeyPatch
 
 
-def _hearing(change: Callable[[ev.Event], ev.Event | None]) -> Callable[[Settings], Scheduler]:
-    """A scheduler that is told something else: each event as `change` has it, or not at all."""
+def _receiving(change: Callable[[ev.Event], ev.Event | None]) -> Callable[[Settings], Scheduler]:
+    """A scheduler that receives something else: each event as `change` returns it, or not at all."""
 
     def make(settings: Settings) -> Scheduler:
         scheduler = make_scheduler(settings)
@@ -113,7 +113,7 @@ def m5_in_flight_and_allocated_are_kept_apart(patch: Patch) -> Storm:
 
 
 def m6_the_annotation_is_written_before_the_bind(patch: Patch) -> Storm:
-    """M6: a patch says which devices, and the Binding, which may come to nothing, says the node alone."""
+    """M6: a patch states which devices, and the Binding, which may come to nothing, only the node."""
 
     def make(settings: Settings) -> Scheduler:
         scheduler = make_scheduler(settings)
@@ -163,7 +163,7 @@ def m10_the_first_list_is_an_old_one(patch: Patch) -> Storm:
 
 
 def m11_durations_by_the_wall_clock(patch: Patch) -> Storm:
-    """M11: time is told by the machine's clock, which somebody sets back by an hour after 20 s."""
+    """M11: time is read from the machine's clock, which is set back by an hour after 20 s."""
 
     def make(settings: Settings) -> Scheduler:
         scheduler = make_scheduler(settings)
@@ -220,10 +220,10 @@ def a_bare_404_frees_a_pod(patch: Patch) -> Storm:
             return ev.BindFailed(event.uid, event.attempt, 404, "", "404 page not found")
         return ev.PodRead(event.uid, None) if isinstance(event, ev.PodUnread) else event
 
-    return Storm("", rates=replace(ROUGH, proxied=0.2), make=_hearing(believed))
+    return Storm("", rates=replace(ROUGH, proxied=0.2), make=_receiving(believed))
 
 
-def said_to_be_gone_is_gone_for_ever(patch: Patch) -> Storm:
+def a_pod_reported_gone_is_gone_for_ever(patch: Patch) -> Storm:
     """A pod of which a 404 was believed stays LEAVING: neither a later version nor a read brings it back."""
     keep = membership.Membership._state_of
 
@@ -238,7 +238,7 @@ def said_to_be_gone_is_gone_for_ever(patch: Patch) -> Storm:
         return event
 
     def make(settings: Settings) -> Scheduler:
-        scheduler = _hearing(gone)(settings)
+        scheduler = _receiving(gone)(settings)
         scheduler.shared.read_gone_at = lambda when_s, info: None  # type: ignore[method-assign]
         return scheduler
 
@@ -250,7 +250,7 @@ def said_to_be_gone_is_gone_for_ever(patch: Patch) -> Storm:
     return Storm("", lambda seed: workload, rates=rates, make=make)
 
 
-def an_edited_annotation_is_not_read_anew(patch: Patch) -> Storm:
+def an_edited_annotation_is_not_read_again(patch: Patch) -> Storm:
     """A gang refused for what its user has mended since waits for the five-minute flush."""
     for module in (membership, pod_size):
         patch.setattr(module, "is_edited", lambda old, pod: False)
@@ -258,7 +258,7 @@ def an_edited_annotation_is_not_read_anew(patch: Patch) -> Storm:
 
 
 def a_parser_reads_half(patch: Patch) -> Storm:
-    """Requests are read wrongly everywhere alike: only who reads for himself can see it."""
+    """Requests are read wrongly everywhere alike: only a second parser can see it."""
     right = resources.parse_quantities
 
     def wrong(quantities: resources.Quantities | None) -> dict[str, int]:
@@ -268,7 +268,7 @@ def a_parser_reads_half(patch: Patch) -> Storm:
     return STORMS["storm"]
 
 
-def who_has_succeeded_is_gone_with_its_gang(patch: Patch) -> Storm:
+def a_member_that_has_succeeded_is_gone_with_its_gang(patch: Patch) -> Storm:
     """A gang that is evicted whole waits for members too that no controller makes any more."""
     right = GroupOutcome.unwound
 
@@ -283,7 +283,7 @@ def who_has_succeeded_is_gone_with_its_gang(patch: Patch) -> Storm:
     return replace(sick, rates=replace(sick.rates, without=others))
 
 
-def who_starts_with_others_waits_for_nobody(patch: Patch) -> Storm:
+def a_group_that_starts_with_others_waits_for_none(patch: Patch) -> Storm:
     """Groups that list one another are placed together where they are there at once, and do not wait."""
     patch.setattr(gang_scheduling, "_missing", lambda name, sibling: "")
     return STORMS["storm"]
@@ -300,8 +300,8 @@ def a_name_means_any_group_of_that_name(patch: Patch) -> Storm:
     return STORMS["storm"]
 
 
-def ranks_are_counted_anew(patch: Patch) -> Storm:
-    """Who replaces a lost member, or joins later, gets a rank as if it were among the first."""
+def ranks_are_counted_from_0_again(patch: Patch) -> Storm:
+    """A pod that replaces a lost member, or joins later, gets a rank as if it were among the first."""
 
     def assign(group: Group, members: list[PodInfo]) -> None:
         for rank, info in enumerate(info for info in members if info.rank < 0):
@@ -340,7 +340,7 @@ def whether_ids_are_known_is_not_looked_at(patch: Patch) -> Storm:
     return STORMS["wordings"]
 
 
-def a_wait_begins_anew_with_each_member(patch: Patch) -> Storm:
+def a_wait_restarts_with_each_member(patch: Patch) -> Storm:
     """Whoever comes late to a gang that waits gives it all of its time once more."""
     right = Attempts._hold
 
@@ -427,21 +427,21 @@ EXHIBITS: dict[str, tuple[Callable[[Patch], Storm], tuple[str, ...]]] = {
         a_bare_404_frees_a_pod,
         ("one-holder:", "room:", "whole-in-time", "nothing-forgotten:"),
     ),
-    "said to be gone is gone for ever": (
-        said_to_be_gone_is_gone_for_ever,
+    "a pod reported gone is gone for ever": (
+        a_pod_reported_gone_is_gone_for_ever,
         ("nothing-forgotten:", "pages-true:", "conditions-true:"),
     ),
-    "an edited annotation is not read anew": (an_edited_annotation_is_not_read_anew, ("nothing-starves:",)),
+    "an edited annotation is not read again": (an_edited_annotation_is_not_read_again, ("nothing-starves:",)),
     "who has succeeded is gone with its gang": (
-        who_has_succeeded_is_gone_with_its_gang,
+        a_member_that_has_succeeded_is_gone_with_its_gang,
         ("nothing-forgotten:", "pages-true:", "conditions-true:"),
     ),
-    "sets do not wait": (who_starts_with_others_waits_for_nobody, ("sets-start-together:",)),
+    "sets do not wait": (a_group_that_starts_with_others_waits_for_none, ("sets-start-together:",)),
     "a name means any group": (
         a_name_means_any_group_of_that_name,
         ("sets-start-together:", "nothing-starves:"),
     ),
-    "ranks are counted anew": (ranks_are_counted_anew, ("ranks-unique:",)),
+    "ranks are counted from 0 again": (ranks_are_counted_from_0_again, ("ranks-unique:",)),
     "roles do not count": (roles_do_not_count, ("starts-whole:",)),
     "the total is not waited for": (the_total_is_not_waited_for, ("starts-whole:",)),
     "how devices lie is not looked at": (how_devices_lie_is_not_looked_at, ("devices-as-asked:",)),
@@ -449,7 +449,7 @@ EXHIBITS: dict[str, tuple[Callable[[Patch], Storm], tuple[str, ...]]] = {
         whether_ids_are_known_is_not_looked_at,
         ("devices-as-asked:",),
     ),
-    "a wait begins anew with each member": (a_wait_begins_anew_with_each_member, ("room-held-briefly:",)),
+    "a wait restarts with each member": (a_wait_restarts_with_each_member, ("room-held-briefly:",)),
     "victims are waited for without end": (victims_are_waited_for_without_end, ("room-held-briefly:",)),
     "no object is needed": (no_object_is_needed, ("starts-whole:",)),
     "every kind is waited for": (every_kind_is_waited_for, ("nothing-starves: nothing has been decided",)),

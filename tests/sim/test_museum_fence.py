@@ -2,7 +2,8 @@
 
 One story: a bind is on its way when its process dies, or gives it up; a more important pod gets its devices;
 the bind arrives. The real scheduler and the real state machine of the fence take part. The protocol itself is
-explored in tests/kube/test_fence_model.py, with two who decide at once, and the rules that only that needs.
+explored in tests/kube/test_fence_model.py, with two replicas that decide at once, and the rules that only
+that needs.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Story:
 
 
 def no_bump(patch: pytest.MonkeyPatch) -> None:
-    """A new leader bumps nobody."""
+    """A new leader bumps no pod."""
     patch.setattr(SimFence, "_bump_inherited", SimFence._ready)
 
 
@@ -134,7 +135,7 @@ def test_a_list_from_before_the_bumps_misses_what_lands_between() -> None:
 
 
 def gives_up(story: Story, patch: pytest.MonkeyPatch | None) -> bool:
-    """Nobody answers, and the node is taken away for a while: the bind is given up."""
+    """No answer comes, and the node is taken away for a while: the bind is given up."""
     scheduler, sim = story.sim.scheduler, story.sim
     if patch is not None:
         lost = scheduler.binder.fenced.lost

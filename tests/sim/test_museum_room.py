@@ -1,4 +1,5 @@
-"""The bug museum's third room: mistakes about who may have which room, put back one at a time in storms.
+"""The bug museum's third room: mistakes about which group may have which room, put back one at a time in
+storms.
 
 Each must be caught within a bound of seeds, by the invariant that it breaks, and the unbroken scheduler must
 come through the seed that caught it.
@@ -42,16 +43,17 @@ def taints_are_not_seen(patch: Patch) -> None:
     patch.setattr(TaintToleration, "filter", lambda self, state, template, view: None)
 
 
-def nobody_is_evicted_for_others(patch: Patch) -> None:
+def no_pod_is_evicted_for_others(patch: Patch) -> None:
     patch.setattr(MakingRoom, "make", lambda self, unit, error: error)
 
 
 def what_is_free_counts_alone(patch: Patch) -> None:
-    """Who waits is tried again where it fits, and not where it would fit once less important pods go."""
+    """A group that waits is tried again where it fits, and not where it would fit once less important pods
+    go."""
     patch.setattr(_Cures, "_may_preempt", lambda self, profile, group, kept: False)
 
 
-def gangs_are_taken_pod_by_pod(patch: Patch) -> None:
+def gangs_are_evicted_pod_by_pod(patch: Patch) -> None:
     patch.setattr(victims, "stays_whole", lambda group: False)
 
 
@@ -59,7 +61,7 @@ def guarantees_take_nothing_back(patch: Patch) -> None:
     patch.setattr(QueueRights, "_may_take_from", lambda self, way, requests, *, is_lower: is_lower)
 
 
-def one_pod_at_most_is_taken_back(patch: Patch) -> None:
+def one_pod_at_most_is_given_back(patch: Patch) -> None:
     refuses = QueueRights.refuses
     patch.setattr(
         QueueRights, "refuses", lambda self, some: "one too many" if some[1:] else refuses(self, some)
@@ -128,11 +130,11 @@ def a_record_is_not_read(patch: Patch) -> None:
     patch.setattr(start_records, "_record", lambda pod, gang: None)
 
 
-def whoever_is_short_is_in_part(patch: Patch) -> None:
+def every_gang_that_is_short_is_in_part(patch: Patch) -> None:
     patch.setattr(StartRecords, "was_whole", lambda self, group: False)
 
 
-def bound_is_taken_for_started(patch: Patch) -> None:
+def bound_counts_as_started(patch: Patch) -> None:
     patch.setattr(start_records, "is_refused", lambda pod: False)
 
 
@@ -144,11 +146,11 @@ def what_a_deposed_leader_wrote_stays(patch: Patch) -> None:
 EXHIBITS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
     "cordons are not seen": (cordons_are_not_seen, "storm", "room: "),
     "taints are not seen": (taints_are_not_seen, "storm", "room: "),
-    "nobody is evicted for others": (nobody_is_evicted_for_others, "preempting", "preemption-used: "),
+    "nobody is evicted for others": (no_pod_is_evicted_for_others, "preempting", "preemption-used: "),
     "what is free counts alone": (what_is_free_counts_alone, "preempting", "preemption-used: "),
-    "gangs are taken pod by pod": (gangs_are_taken_pod_by_pod, "preempting", "gangs-not-torn: "),
+    "gangs are taken pod by pod": (gangs_are_evicted_pod_by_pod, "preempting", "gangs-not-torn: "),
     "guarantees take nothing back": (guarantees_take_nothing_back, "lending", "guarantees-given-back: "),
-    "one pod at most is taken back": (one_pod_at_most_is_taken_back, "lending", "guarantees-given-back: "),
+    "one pod at most is taken back": (one_pod_at_most_is_given_back, "lending", "guarantees-given-back: "),
     "the last that is guaranteed": (
         the_last_that_is_guaranteed_is_not_given,
         "lending",
@@ -158,10 +160,10 @@ EXHIBITS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
     "none is unwound at once": (no_gang_bound_in_part_is_unwound_at_once, "unwind", "partial-bind-policy: "),
     "what is not known is free": (what_is_not_known_is_free, "storm", "known-devices: "),
     "a record is not read": (a_record_is_not_read, "refused", "refused-members: "),
-    "whoever is short is in part": (whoever_is_short_is_in_part, "storm", "restarts: "),
-    "whoever is short, by a second": (whoever_is_short_is_in_part, "duel", "restarts: "),
+    "whoever is short is in part": (every_gang_that_is_short_is_in_part, "storm", "restarts: "),
+    "whoever is short, by a second": (every_gang_that_is_short_is_in_part, "duel", "restarts: "),
     "what the deposed wrote stays": (what_a_deposed_leader_wrote_stays, "duel", "restarts: "),
-    "bound is taken for started": (bound_is_taken_for_started, "refused", "refused-members: "),
+    "bound is taken for started": (bound_counts_as_started, "refused", "refused-members: "),
     "failed devices are left": (failed_devices_are_left, "sick", "failed-devices: "),
     "an unreadable list lists nothing": (an_unreadable_list_is_a_list_of_nothing, "sick", "failed-devices: "),
     "volumes are everywhere": (volumes_are_everywhere, "volumes", "volumes-reached: "),

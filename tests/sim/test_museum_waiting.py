@@ -1,4 +1,5 @@
-"""The bug museum's room of the deaf: states in which a group no longer hears what would let it start.
+"""The bug museum's room of waiting groups: states in which a group is no longer woken by what would let it
+start.
 
 Each mistake must be caught within a bound of seeds, and the unbroken scheduler must come through the seed
 that caught it.
@@ -19,7 +20,7 @@ MAX_SEEDS = 60
 Patch = pytest.MonkeyPatch
 
 
-def whoever_waits_for_victims_is_deaf(patch: Patch) -> None:
+def a_group_that_waits_for_victims_is_not_woken(patch: Patch) -> None:
     patch.setattr(_Cures, "is_news", lambda self, group: False)
 
 
@@ -42,7 +43,11 @@ def nothing_cures_what_was_refused(patch: Patch) -> None:
 
 # The mistake, the storm, and the beginning of what the checkers say of it.
 EXHIBITS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
-    "who waits for victims is deaf": (whoever_waits_for_victims_is_deaf, "preempting", "overtaking: "),
+    "a group that waits for victims is not woken": (
+        a_group_that_waits_for_victims_is_not_woken,
+        "preempting",
+        "overtaking: ",
+    ),
     "a backoff keeps the first": (a_backoff_keeps_the_first_from_room, "preempting", "overtaking: "),
     "nothing cures": (nothing_cures_what_was_refused, "storm", "free-room-used: "),
 }

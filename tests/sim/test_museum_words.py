@@ -27,11 +27,11 @@ MAX_SEEDS = 30
 Patch = pytest.MonkeyPatch
 
 
-def who_waits_for_victims_is_not_pending(patch: Patch) -> None:
+def a_group_that_waits_for_victims_is_not_pending(patch: Patch) -> None:
     patch.delitem(reading._QUEUES, GroupState.WAITING)
 
 
-def devices_of_bound_pods_are_nobodys(patch: Patch) -> None:
+def devices_of_bound_pods_are_free(patch: Patch) -> None:
     right = reports._device
 
     def without_holders(shared: Any, device_id: str, healthy: bool, uids: Any) -> Any:
@@ -60,7 +60,7 @@ def one_more_of_an_empty_cluster_would_not_fit(patch: Patch) -> None:
     patch.setattr(shortage, "n_too_many", lambda short: right(short) or (short.n_wanted > short.n_held) * 1)
 
 
-def every_device_is_said_to_be_unhealthy(patch: Patch) -> None:
+def every_device_is_reported_unhealthy(patch: Patch) -> None:
     def all_of_them(found: Any, view: Any) -> list[str]:
         rows = range(view.n_rows)
         listed = ((row, view.inventory(row, "nvidia.com/gpu")) for row in rows)
@@ -86,13 +86,17 @@ def names_of_other_namespaces_are_written(patch: Patch) -> None:
     patch.setattr(printable, "seen_from", lambda namespace, text: in_full(text))
 
 
-def who_holds_what_is_short_is_named(patch: Patch) -> None:
+def the_holder_of_what_is_short_is_named(patch: Patch) -> None:
     patch.setattr(expected_ends, "marked", lambda kind, names, lead="": ", ".join(names))
 
 
 EXHIBITS: dict[str, tuple[str, str, Callable[[Patch], None]]] = {
-    "who waits for victims is not pending": ("pages-true", "storm", who_waits_for_victims_is_not_pending),
-    "devices of bound pods are nobody's": ("pages-true", "storm", devices_of_bound_pods_are_nobodys),
+    "who waits for victims is not pending": (
+        "pages-true",
+        "storm",
+        a_group_that_waits_for_victims_is_not_pending,
+    ),
+    "devices of bound pods are free": ("pages-true", "storm", devices_of_bound_pods_are_free),
     "reservations are counted by pods": ("pages-true", "storm", reservations_are_counted_by_pods),
     "a page fails for groups that wait": ("pages-true", "storm", a_page_fails_for_groups_that_wait),
     "one more would not fit an empty cluster": (
@@ -100,10 +104,10 @@ EXHIBITS: dict[str, tuple[str, str, Callable[[Patch], None]]] = {
         "storm",
         one_more_of_an_empty_cluster_would_not_fit,
     ),
-    "every device is said to be unhealthy": (
+    "every device is reported unhealthy": (
         "conditions-true",
         "storm",
-        every_device_is_said_to_be_unhealthy,
+        every_device_is_reported_unhealthy,
     ),
     "holders hold twice as much": ("conditions-true", "claims", holders_hold_twice_as_much),
     "what is used is left out": ("conditions-true", "limits", what_is_used_is_left_out),
@@ -112,7 +116,7 @@ EXHIBITS: dict[str, tuple[str, str, Callable[[Patch], None]]] = {
         "tenants",
         names_of_other_namespaces_are_written,
     ),
-    "who holds what is short is named": ("tenants-apart", "tenants", who_holds_what_is_short_is_named),
+    "who holds what is short is named": ("tenants-apart", "tenants", the_holder_of_what_is_short_is_named),
 }
 
 

@@ -1,4 +1,4 @@
-"""Two gangs can never wait for each other: the graph of who waits for whom, drawn after every turn.
+"""Two gangs can never wait for each other: the graph of waits, drawn after every turn.
 
 An edge goes from a group that waits in Permit to every group that exists and is not yet there with it, and
 from every group that could not be placed to the holders of room. If a waiting holder is reached again
@@ -37,7 +37,7 @@ def waits_for(sim: Simulation, group: Group) -> Iterator[Group]:
 
 
 def deadlocks(sim: Simulation) -> Iterable[str]:
-    """A waiting holder waits for somebody complete who is rejected while others hold room in Permit."""
+    """A group that holds room waits for a complete one that is rejected while others hold room in Permit."""
     shared = sim.scheduler.shared
     holders = [g for g in shared.groups.values() if g.state is GroupState.WAITING and g.n_assumed]
     for holder in holders:
@@ -99,7 +99,7 @@ def test_two_chains_with_room_for_one_both_finish(seed: int, shape: str) -> None
     sim.settle()
 
 
-def test_members_that_come_later_find_no_room_and_nobody_holds_for_them() -> None:
+def test_members_that_come_later_find_no_room_and_no_group_holds_any_for_them() -> None:
     """Two gangs that wait for members, on room for one and a half of them: both finish, one by one."""
     arrivals = []
     for name in ("p", "q"):

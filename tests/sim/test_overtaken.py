@@ -67,7 +67,7 @@ def not_got_back(seed: int) -> Iterator[str]:
     judge = Entitled({"a": 8, "b": 4}, 16, most_s=10.0)
     for k in range(60):
         namespace = rng.choice("bbc") if k < 20 else rng.choice("abc")
-        # Who has borrowed can be evicted one by one: a gang that stops as a whole may be too much to lose.
+        # Borrowers can be evicted one by one: a gang that stops as a whole may be too much to lose.
         n = rng.choice([1, 1, 2, 4]) if namespace == "a" else 1
         more: dict[str, Any] = {"namespace": namespace, "priority": rng.choice([0, 0, 10])}
         c.submit(gang(f"g{k}", pods=n, **more) if n > 1 else [make_pod(f"p{k}", **more)]).run()

@@ -1,4 +1,4 @@
-"""Preemption under faults, over seeds: nobody is taken in vain or twice, and everything ends."""
+"""Preemption under faults, over seeds: no pod is evicted in vain or twice, and everything ends."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_storm_breaks_no_promise_and_everything_finishes_after_it(seed: int) -
 
 
 @pytest.mark.parametrize("seed", range(N_SEEDS // 2))
-def test_in_good_weather_nobody_is_taken_in_vain(seed: int) -> None:
+def test_in_good_weather_no_pod_is_evicted_in_vain(seed: int) -> None:
     sim = run(6000 + seed, CALM, stubborn=False)
     in_vain = list(sim.judges.victims.in_vain(priorities(6000 + seed)))
     assert not in_vain, f"seed {6000 + seed}: {in_vain}"
@@ -48,7 +48,7 @@ def test_in_good_weather_nobody_is_taken_in_vain(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(N_SEEDS // 4))
-def test_a_gang_whose_victims_do_not_go_gives_up_and_goes_on(seed: int) -> None:
+def test_a_gang_gives_up_victims_that_do_not_go_and_goes_on(seed: int) -> None:
     run(7000 + seed, CALM, stubborn=True)
 
 
@@ -68,6 +68,6 @@ def test_the_workload_makes_gangs_preempt() -> None:
     assert n_victims > 30
 
 
-def test_who_is_unwound_has_its_grace_before_the_cluster_is_called_at_rest() -> None:
+def test_a_gang_that_is_unwound_has_its_grace_before_the_cluster_counts_as_at_rest() -> None:
     """The last bound member of a gang was evicted with 20 s of grace, 13 s before it was judged."""
     assert case(STORMS["preempting"], 1026817500036).failure() is None

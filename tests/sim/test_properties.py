@@ -103,7 +103,7 @@ print(len(sim.history), hashlib.sha256(b"\\n".join(sim.history)).hexdigest())
 
 
 def test_history_does_not_depend_on_the_order_of_hashes() -> None:
-    said = set()
+    histories = set()
     for hash_seed in ("0", "1", "424242"):
         done = subprocess.run(
             [sys.executable, "-c", _HISTORY],
@@ -112,8 +112,8 @@ def test_history_does_not_depend_on_the_order_of_hashes() -> None:
             text=True,
             check=True,
         )
-        said.add(done.stdout)
-    assert len(said) == 1, said
+        histories.add(done.stdout)
+    assert len(histories) == 1, histories
 
 
 @pytest.mark.parametrize("seed", range(N_SEEDS // 2))

@@ -108,7 +108,7 @@ def test_shadow_mode_decides_nothing_and_counts_as_a_plain_recount_does(name: st
 
 
 @pytest.mark.parametrize("name", ["storm", "preempting", "racks"])
-def test_while_nobody_is_at_its_bound_everything_is_decided_as_without_one(name: str) -> None:
+def test_while_no_group_is_at_its_bound_all_is_decided_as_without_one(name: str) -> None:
     """I9. Where pods state walltimes, messages name ends, and the weather of a storm is another one."""
     storm = STORMS[name]
     never = QueueingSettings(1_000_000, mode="hard")

@@ -17,12 +17,12 @@ from tests.support.breaking import found
 RELOADS = STORMS["reloads"]
 
 
-def test_other_configurations_are_taken_over_and_all_comes_to_rest() -> None:
-    said, n_reloads, n_claims = b"", 0, 0
+def test_other_configurations_take_effect_and_all_comes_to_rest() -> None:
+    history, n_reloads, n_claims = b"", 0, 0
     for seed in range(58_000, 58_007):
         sim = case(RELOADS, seed).run()
         assert isinstance(sim, ReloadSimulation | ReloadDuel)
-        said += b"".join(sim.history)
+        history += b"".join(sim.history)
         n_reloads += sim.n_reloads
         if isinstance(sim, ReloadSimulation):
             n_claims += sim.scheduler.shared.counters["claims_made"]
@@ -34,7 +34,7 @@ def test_other_configurations_are_taken_over_and_all_comes_to_rest() -> None:
         b"more than its limit",
         b"no queue of this name takes pods",
     ):
-        assert what in said, what
+        assert what in history, what
 
 
 def test_other_configurations_come_beside_all_that_the_mix_names() -> None:
@@ -62,7 +62,7 @@ def test_pods_dropped_with_their_profile_before_the_watch_shows_where_they_are_a
     assert any(": room: " in one or ": one-holder: " in one for one in found(RELOADS, (71, 105, 153)))
 
 
-def test_volumes_that_are_forgotten_when_the_plugin_is_made_anew_are_found(
+def test_volumes_that_are_forgotten_when_the_plugin_is_rebuilt_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(reconfigure, "_hand_over", lambda *_: None)

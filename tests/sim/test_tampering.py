@@ -41,7 +41,7 @@ def run(seed: int) -> Simulation:
 
 
 @pytest.mark.parametrize("seed", range(N_SEEDS))
-def test_at_rest_annotations_books_and_kubelets_agree(seed: int) -> None:
+def test_at_rest_annotations_records_and_kubelets_agree(seed: int) -> None:
     try:
         run(seed)
     except Broken as broken:
@@ -56,14 +56,14 @@ def test_there_is_enough_to_find() -> None:
 
 def found(seeds: range) -> list[str]:
     """What the checkers say of these seeds."""
-    said = []
+    problems = []
     for seed in seeds:
         try:
             sim = run(seed)
             assert sim.tampering.n_edits + sim.tampering.n_swaps
         except Broken as broken:
-            said.append(broken.problem)
-    return said
+            problems.append(broken.problem)
+    return problems
 
 
 def test_without_the_repair_the_difference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,6 +76,8 @@ def test_without_the_repair_the_difference_is_found(monkeypatch: pytest.MonkeyPa
     assert len(found(range(6))) >= 5
 
 
-def test_without_kubelets_word_in_the_books_the_difference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_the_records_ignore_kubelets_report_the_difference_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(DriftAudit, "_compare", lambda self, name, report: None)
     assert any("kubelet gave another set" in problem for problem in found(range(6)))

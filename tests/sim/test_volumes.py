@@ -21,11 +21,11 @@ def test_gangs_get_their_volumes_and_all_comes_to_rest() -> None:
     for seed in (*range(54_009, 54_013), 54_033):
         sim = case(VOLUMES, seed).run()
         assert isinstance(sim, VolumeSimulation)
-        said = b"".join(sim.history)
-        assert b"PreBind" in said
-        assert b"BindPod" in said
-        n_failed += said.count(b"provisioning failed")
-        n_astray += said.count(b" does not reach pvc-")
+        history = b"".join(sim.history)
+        assert b"PreBind" in history
+        assert b"BindPod" in history
+        n_failed += history.count(b"provisioning failed")
+        n_astray += history.count(b" does not reach pvc-")
         bound = [one for one in sim.api.objects[CLAIMS].values() if one.spec.volume_name]
         n_local += sum(one.spec.storage_class_name == LOCAL for one in bound)
     assert n_failed, "no driver failed"

@@ -107,7 +107,7 @@ def test_a_wait_that_nothing_can_end_is_an_error() -> None:
 
 
 class _Echo:
-    """Sends back what it hears."""
+    """Sends back what it receives."""
 
     def __init__(self, link: Link) -> None:
         self.link = link

@@ -82,7 +82,7 @@ def w4_a_chunk_head_in_two_pieces(patch: Patch) -> None:
 
 
 def w5_resumed_behind_what_was_seen(patch: Patch) -> None:
-    """After a cut the watch goes on from a version that it has never been told of."""
+    """After a cut the watch goes on from a version that it has never received."""
     closed = watch_state.WatchState.closed
 
     def ahead(self: watch_state.WatchState) -> None:
@@ -94,7 +94,7 @@ def w5_resumed_behind_what_was_seen(patch: Patch) -> None:
 
 
 def w6_known_by_name(patch: Patch) -> None:
-    """A pod that was deleted and made anew while nobody watched is one pod that has changed."""
+    """A pod that was deleted and recreated between two watches is one pod that has changed."""
 
     def present(self: watch_state.WatchState, item: ApiObject, events: list[Event]) -> str:
         key = f"{item.metadata.namespace}/{item.metadata.name}"
@@ -201,6 +201,6 @@ def test_the_wire_shows_the_mistake(mistake: Callable[[Patch], None], monkeypatc
 def test_the_command_cuts_down_what_it_finds(monkeypatch: Patch, capsys: pytest.CaptureFixture[str]) -> None:
     w2_answers_in_any_order(monkeypatch)
     assert command.main(["--storm", "wire", "--seeds", "0"]) == 1
-    told = capsys.readouterr().out
-    assert "again: python -m gangsched.lab.sim --storm wire --seeds 0" in told
-    assert "with these faults only: " in told
+    output = capsys.readouterr().out
+    assert "again: python -m gangsched.lab.sim --storm wire --seeds 0" in output
+    assert "with these faults only: " in output

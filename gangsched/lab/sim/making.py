@@ -55,7 +55,7 @@ def make_scheduler(settings: Settings, *plugins: Any) -> Scheduler:
 
 
 def scheduler_of(config: SchedulerConfig, settings: Settings, *plugins: Any) -> Scheduler:
-    """Likewise, with the profiles of a configuration."""
+    """Makes a scheduler with the profiles of a configuration."""
     profiles = build_profiles(config)
     if plugins:
         profiles = {name: with_plugins(profile, plugins) for name, profile in profiles.items()}
@@ -63,7 +63,7 @@ def scheduler_of(config: SchedulerConfig, settings: Settings, *plugins: Any) -> 
 
 
 def scheduler_by(profiles: Mapping[str, Profile], settings: Settings) -> Scheduler:
-    """Likewise, with these profiles; each phase of its turns is checked (core.dirty)."""
+    """Makes a scheduler with these profiles; each phase of its turns is checked (core.dirty)."""
     scheduler = Scheduler(profiles, settings, node_capacity=4, wall_ahead_s=at(0).timestamp())
     scheduler.check_marks()
     return scheduler

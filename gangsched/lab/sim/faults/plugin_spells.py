@@ -45,7 +45,7 @@ class Spells:
         return bool(share) and self._answers.random() < share
 
     def refuses_about(self, *what: Hashable) -> bool:
-        """Likewise, with one answer to one question while the spell lasts."""
+        """Whether it refuses, with one answer to one question while the spell lasts."""
         share = self._share_now()
         return bool(share) and self.number_for(*what) < share
 

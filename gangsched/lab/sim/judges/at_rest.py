@@ -176,7 +176,8 @@ def cache_is_store(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
 
 
 def nothing_leaks(scheduler: Scheduler) -> Iterator[str]:
-    """nothing-leaks: at rest nothing binds or unwinds, and only who waits for a user holds a reservation."""
+    """nothing-leaks: at rest nothing binds or unwinds, and only groups that wait for a user hold
+    reservations."""
     for group in scheduler.shared.groups.values():
         if group.state in (GroupState.BINDING, GroupState.UNWINDING, GroupState.ACTIVE):
             yield f"nothing-leaks: {group!r} at rest"

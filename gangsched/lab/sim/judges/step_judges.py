@@ -99,8 +99,8 @@ class StepJudges:
         """Whether `look` judges anything; with the default settings, nothing."""
 
     def _by_room_alone(self, received: Received) -> bool:
-        """Whether room decides who starts: no plugin refuses in spells, and no pod has constraints on its
-        neighbours, for which what adds up may suit no node."""
+        """Whether room decides which group starts: no plugin refuses in spells, and no pod has constraints on
+        its neighbours, for which what adds up may suit no node."""
         return self.excuses is _nobody and not received.constrained
 
     def check_always(
@@ -123,7 +123,7 @@ class StepJudges:
     def check(
         self, scheduler: Scheduler, effects: Sequence[ef.Effect], received: Received, now_s: float
     ) -> Iterator[str]:
-        """Likewise: what concerns claims and queues."""
+        """Checks a step before its effects are sent: what concerns claims and queues."""
         if scheduler.shared.queue.claims is not None:
             yield from self._kept_room.check(scheduler, effects, received, now_s)
             yield from acyclic(scheduler)

@@ -413,7 +413,7 @@ def is_refused(pod: Pod) -> bool:
 
 
 def start_of(pod: Pod) -> dict[str, int]:
-    """What the pod's Binding says about the start of its gang."""
+    """Returns what the pod's Binding states about the start of its gang."""
     text = (pod.metadata.annotations or {}).get("gangsched.io/start")
     found = json_of(text) if text and pod.spec.node_name else {}
     return {k: n for k, n in found.items() if isinstance(n, int)} if isinstance(found, dict) else {}

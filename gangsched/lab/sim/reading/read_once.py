@@ -30,8 +30,8 @@ def read_once(read: Callable[[_Document], _Read]) -> Callable[[_Document], _Read
 def read_once_of(
     parts: Callable[[_Document], tuple[object, ...]],
 ) -> Callable[[Callable[[_Document], _Read]], Callable[[_Document], _Read]]:
-    """Likewise, and reads only once for all versions of a document that share these parts (the same objects),
-    which must be all that is read of it."""
+    """As `read_once`, and reads only once for all versions of a document that share these parts (the same
+    objects), which must be all that is read of it."""
 
     def reading(read: Callable[[_Document], _Read]) -> Callable[[_Document], _Read]:
         kept: dict[int, tuple[_Document, _Read]] = {}

@@ -37,7 +37,7 @@ class Cluster:
         self._sizes: dict[str, int] = {}
         self._mischief_per_s = server.weather.rates.mischief_per_s
         self.more_mischief: list[Callable[[], None]] = []
-        self._registry.store.subscribe(self._heard, self._pods.storage_key)
+        self._registry.store.subscribe(self._note_change, self._pods.storage_key)
         n_nodes = rng.randint(2, 4)
         for k in range(n_nodes):
             self._make_node(f"n{k}")
@@ -95,7 +95,7 @@ class Cluster:
 
     # -- kubelets and a controller ---------------------------------------------------------------------
 
-    def _heard(self, change: Change) -> None:
+    def _note_change(self, change: Change) -> None:
         """Called in the middle of a write: it acts later."""
         pod, before = change.item.decode(), change.before
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]

@@ -41,9 +41,9 @@ class Ledger:
         self.landed: dict[str, tuple[int, int]] = {}
         """UID -> the attempt that took effect, and the version at which it did."""
         self._pods: dict[str, dict[str, Any]] = {}
-        server.registry.store.subscribe(self._heard, server.registry.resource("pods").storage_key)
+        server.registry.store.subscribe(self._note_change, server.registry.resource("pods").storage_key)
 
-    def _heard(self, change: Change) -> None:
+    def _note_change(self, change: Change) -> None:
         pod = change.item.decode()
         uid, node = change.item.uid, pod["spec"].get("nodeName", "")
         self.versions[change.revision] = Seen(f"{change.item.namespace}/{change.item.name}", uid, node)
@@ -94,7 +94,7 @@ class Ledger:
         ]
 
 
-class Heard:
+class EventJudge:
     """One process's side: the binds that it has sent and their outcomes, and the pods as it knows them."""
 
     def __init__(self, ledger: Ledger) -> None:
@@ -115,7 +115,7 @@ class Heard:
                 if self._n_open[key] > 1:
                     self.problems.append(f"bind {key} is sent again before it is answered")
 
-    def told(self, events: Iterable[ev.Event]) -> None:
+    def received(self, events: Iterable[ev.Event]) -> None:
         for event in events:
             if isinstance(event, _Outcome):
                 self._outcome(event)
@@ -137,14 +137,14 @@ class Heard:
         # too.
         landed = attempt == event.attempt and version > self._sent_at.get(key, 0)
         if isinstance(event, ev.BindSucceeded) and not landed:
-            self.problems.append(f"bind {key} is told to have succeeded, the store knows nothing of it")
+            self.problems.append(f"bind {key} is reported to have succeeded, and the store has no such bind")
         if isinstance(event, ev.BindFailed | ev.BindCancelled) and landed:
-            self.problems.append(f"bind {key} is told as {name} and has landed")
+            self.problems.append(f"bind {key} is reported as {name} and has landed")
 
     def _read(self, event: ev.PodRead) -> None:
         if event.pod is None:
             if event.uid in self._ledger.there:
-                self.problems.append(f"pod {event.uid} is told to be gone and is there")
+                self.problems.append(f"pod {event.uid} is reported gone and is there")
             return
         self._is_true(event.pod, f"PodRead of {event.uid}")
         if event.pod.metadata.uid != event.uid:
@@ -191,4 +191,4 @@ class Heard:
         if self._pods != self._ledger.there:
             ours, there = self._pods, self._ledger.there
             differing = sorted({*ours.items()} ^ {*there.items()})
-            yield f"cache-is-store: the pods as told are not those of the store: {differing}"
+            yield f"cache-is-store: the pods as received are not those of the store: {differing}"

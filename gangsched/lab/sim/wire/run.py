@@ -29,7 +29,7 @@ from gangsched.journal.recorder import Sink
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.loaders import Loaded, blank
 from gangsched.lab.sim.wire.cluster import Cluster
-from gangsched.lab.sim.wire.judge import Heard, Ledger
+from gangsched.lab.sim.wire.judge import EventJudge, Ledger
 from gangsched.lab.sim.wire.loop import START_S, VirtualLoop, virtual_time
 from gangsched.lab.sim.wire.network import MemoryNetwork
 from gangsched.lab.sim.wire.server import ApiServer
@@ -69,15 +69,15 @@ class Verdict(msgspec.Struct):
 class _WatchedApp(SchedulerApp):
     """The scheduler process itself; its inbox and effects are observed."""
 
-    heard_by: Heard
+    event_judge: EventJudge
 
     def _turn_ended(self, effects: Sequence[Effect]) -> Sequence[Effect]:
         if effects and self._leadership.may_act():
-            self.heard_by.sent(effects)
+            self.event_judge.sent(effects)
         return super()._turn_ended(effects)
 
     def _heard(self, events: Sequence[Event]) -> None:
-        self.heard_by.told(events)
+        self.event_judge.received(events)
         self.scheduler.validate()
         super()._heard(events)
 
@@ -97,7 +97,7 @@ class _Process:
         )
         seed = 1000 * run.seed + number
         self.app = _WatchedApp(config, credentials, seed=seed, recording=recording, garbage=garbage)
-        self.heard = self.app.heard_by = Heard(run.ledger)
+        self.event_judge = self.app.event_judge = EventJudge(run.ledger)
         self.task = run.loop.create_task(self._run())
 
     async def _run(self) -> int:
@@ -127,7 +127,7 @@ class _Process:
 
     def problems(self) -> Iterator[str]:
         """Violations that must never occur."""
-        yield from self.heard.problems
+        yield from self.event_judge.problems
         try:
             self.app.scheduler.validate()
         except InvariantError as error:
@@ -135,7 +135,7 @@ class _Process:
 
     def unrest(self, ledger: Ledger) -> Iterator[str]:
         """Violations of what must hold at rest."""
-        yield from self.heard.at_rest()
+        yield from self.event_judge.at_rest()
         dispatcher = self.app.dispatcher
         waiting = (dispatcher.n_binds_waiting, dispatcher.n_binds_in_flight, dispatcher.n_waiting)
         if any(waiting):
@@ -309,7 +309,7 @@ class _Run:
     def verdict(self) -> Verdict:
         outcomes: dict[str, int] = {}
         for process in self._all:
-            for name, n in process.heard.n_outcomes.items():
+            for name, n in process.event_judge.n_outcomes.items():
                 outcomes[name] = outcomes.get(name, 0) + n
         return Verdict(
             seed=self.seed,

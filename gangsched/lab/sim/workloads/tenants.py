@@ -41,7 +41,8 @@ def tenants_workload(seed: int) -> Workload:
 
 
 def storing_workload(seed: int) -> Workload:
-    """Returns the volumes' workload likewise, with claims of each namespace's own and disruption budgets."""
+    """Returns the volumes' workload in three namespaces, with claims of each namespace's own and disruption
+    budgets."""
     rng, workload = Random(f"{seed}-storing"), volumes_workload(seed)
     moved = [_moved(one, rng.choice(NAMESPACES)) for one in workload.arrivals]
     arrivals = tuple(replace(one, pods=tuple(map(of_tenant, one.pods))) for one in moved)

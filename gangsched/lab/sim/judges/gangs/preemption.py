@@ -44,7 +44,7 @@ class TornGangs:
         stated = {(least(gang, pod, None), (pod.metadata.annotations or {}).get(_MODE)) for pod in pods}
         (n, mode), *others = stated
         if others or n is None or mode == "single":
-            return  # they differ since somebody edited them
+            return  # they differ since one was edited
         left = [pod for pod in pods if _is_there(pod, received) and pod.metadata.uid not in self._victims]
         running = [pod for pod in left if not pod.is_terminal]
         if running and (mode == "all" or len(left) < n):
@@ -61,7 +61,7 @@ def _is_there(pod: Pod, received: Received) -> bool:
 
 
 class Victims:
-    """victims-once: who waits for victims takes no further ones for the same room, and none in vain."""
+    """victims-once: a group that waits for victims takes no more for the same room, and none in vain."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, frozenset[str]] = {}

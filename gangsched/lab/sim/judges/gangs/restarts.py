@@ -125,7 +125,7 @@ class Takeovers(Restarts):
     def __init__(self) -> None:
         super().__init__()
         self.leader: Replica | None = None
-        """Who decides, having learnt what is bound; None: neither of them yet."""
+        """The replica that decides and has learnt what is bound; None: neither of them yet."""
 
     def by(self, replica: Replica | None) -> None:
         """From now on this one decides: the leader is asked what it knows."""
@@ -145,7 +145,7 @@ class Takeovers(Restarts):
 
 
 def marks_are_true(scheduler: Scheduler) -> Iterator[str]:
-    """restarts: at rest no member of a gang that has started says otherwise, whoever wrote it."""
+    """restarts: at rest no member of a gang that has started is marked otherwise, by any process."""
     for group in scheduler.shared.groups.values():
         if not (group.is_gang and group.has_started) or group.state is UNWINDING:
             continue

@@ -73,7 +73,7 @@ class FailedDevices:
                 yield f"failed-devices: {pod.key} was due to be evicted for {sorted(since_s)} at {due_s:g}"
 
     def _note(self, scheduler: Scheduler, received: Received, now_s: float) -> None:
-        """What has failed by now. A node or a list that is gone, or unreadable, says nothing new."""
+        """What has failed by now. A node or a list that is gone, or unreadable, changes nothing."""
         before, self._since_s = self._since_s, {}
         if (
             not scheduler.is_synced

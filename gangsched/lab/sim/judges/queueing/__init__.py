@@ -1,1 +1,1 @@
-"""Judges of who starts when: waking, overtaking, claims, limits, guarantees and walltimes."""
+"""Judges of the order in which groups start: waking, overtaking, claims, limits, guarantees and walltimes."""

@@ -89,7 +89,8 @@ def outranking(scheduler: Scheduler, received: Received, now_s: float) -> Iterat
 
     Pods whose eviction would take more important ones along do not count. For storms without queues, budgets
     or stated domains. Skips groups with a claim, as `unfilled` does, those for which pods were evicted in
-    vain before (the next round may be an hour later), and all where pods say who may be beside them.
+    vain before (the next round may be an hour later), and all where pods have constraints on their
+    neighbours.
     """
     if received.constrained:
         return
@@ -120,7 +121,8 @@ def outranking(scheduler: Scheduler, received: Received, now_s: float) -> Iterat
 
 
 def _evicted_in_vain(pod: Pod) -> bool:
-    """Whether a condition says that two rounds of evictions, or one for others to take, did not do."""
+    """Whether a condition reports that two rounds of evictions, or one whose room others took, were not
+    enough."""
     found = [one for one in pod.status.conditions or () if one.type == "gangsched.io/Evictions"]
     return any(one.reason == "RoomTakenByOthers" or not one.message.startswith("1 ") for one in found)
 
@@ -232,7 +234,7 @@ def _free_on(
     free = {resource: room.get(resource, 0) - used[resource] for resource in {**room, **used}}
     has_no_label = _has_no_label(scheduler, name)
     for resource, ids in healthy.items():
-        # Where pods do not say which devices they hold, or say others, any could be theirs: none is given.
+        # Where pods do not state which devices they hold, or state others, any may be in use.
         is_unknown = any(
             one.requests.get(resource, 0) > len(one.ids.get(resource, ()))
             or not one.ids.get(resource, frozenset()) <= listed[resource]

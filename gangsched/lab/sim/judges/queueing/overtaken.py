@@ -1,4 +1,5 @@
-"""Judges of queueing that need nothing but pods: who is overtaken (69), who waits for what it is due (68).
+"""Judges of queueing that need nothing but pods: which groups are overtaken (69), and which wait for what
+they are due (68).
 
 They are given every pod after each step, count starts by their own reading, and know neither claims nor the
 scheduler's counts. Not here: room by node and by plugin (lab.sim.judges.queueing.filling). Called by

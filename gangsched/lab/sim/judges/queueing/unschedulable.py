@@ -19,7 +19,7 @@ from gangsched.core.types.group import Group, GroupState
 from gangsched.plugins import IN_TREE
 
 OURS = frozenset(("", TOPOLOGY, *IN_TREE))
-"""Who may refuse a group for room, or for the lack of it; not plugins of outside."""
+"""Plugins that refuse a group for lack of room; not out-of-tree ones."""
 _EVERY_S, _RESTED_S = 3.0, 1.0
 _AT_ONCE = 3
 _SOON = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF)
@@ -50,5 +50,5 @@ def _is_resting(group: Group, scheduler: Scheduler, now_s: float) -> bool:
     if group.state is not GroupState.UNSCHEDULABLE or group.problem or now_s - group.since_s < _RESTED_S:
         return False
     if not OURS.issuperset(name for name, _ in group.rejected_by):
-        return False  # a plugin of outside, whose answer has nothing to do with room
+        return False  # an out-of-tree plugin, whose answer has nothing to do with room
     return all(one.state not in _SOON for one in scheduler.shared.siblings(group).values())

@@ -1,8 +1,8 @@
 """Conditions: what a pod's condition says, against a plain reading of what the process received.
 
 Reads the numbers and names out of the text as people do, and recounts them: nodes, cordons, taints, unhealthy
-devices, who holds how much, which members exist, and what a queue has used. Only what is wrong whatever else
-is reserved is a fault. Called by lab.sim.judges.step_judges at every step.
+devices, which pod holds how much, which members exist, and what a queue has used. Only what is wrong whatever
+else is reserved is a fault. Called by lab.sim.judges.step_judges at every step.
 """
 
 from __future__ import annotations
