@@ -312,13 +312,13 @@ class SchedulerApp:
         """Makes the core decide by these from now on; returns effects, and further kinds to follow."""
         self.config = config
         now_s, recorder = time.monotonic(), self._recording.recorder
-        told = (
+        text = (
             self.scheduler.reconfigure(profiles, config.settings, now_s)
             if recorder is None
             else recorder.reconfigure(profiles, config, now_s)
         )
         self.queue.scheduler = self._recording.change(self._recorded, config)
-        return told
+        return text
 
     def wake(self) -> None:
         """Lets the scheduling loop look for a group to try, without an event."""

@@ -70,8 +70,8 @@ class ApiError(GangschedError):
         self.reason = reason
         self.retry_after_s = retry_after_s
         self.subject = subject
-        said = f"{code} {reason}".rstrip()
-        super().__init__(f"{said}: {message}" if code else message)
+        text = f"{code} {reason}".rstrip()
+        super().__init__(f"{text}: {message}" if code else message)
 
 
 class Unreachable(ApiError):

@@ -79,21 +79,23 @@ async def take_snapshot(
     return Snapshot(scheduler, tuple(nodes), tuple(pods), tuple(refused), tuple(lists.unread), hidden)
 
 
-def as_seen(snapshot: Snapshot, group: Group, told: Explanation, *, on_trial: bool = False) -> Explanation:
+def as_seen(
+    snapshot: Snapshot, group: Group, explanation: Explanation, *, on_trial: bool = False
+) -> Explanation:
     """Returns the explanation without what follows from rooms that this user may not see.
 
     on_trial: a start that is found follows from them, too.
     """
-    waits = bool(told.position) and not group.problem and group.state not in _WITHOUT_ROOM
-    if not snapshot.hidden or not (waits or (on_trial and not told.position)):
-        return told
+    waits = bool(explanation.position) and not group.problem and group.state not in _WITHOUT_ROOM
+    if not snapshot.hidden or not (waits or (on_trial and not explanation.position)):
+        return explanation
     hidden = " and ".join(snapshot.hidden)
     answer = (
         f"It is complete and waits. Whether there is room for it is not known: {hidden} of the whole cluster"
         " may not be listed with these rights."
     )
     return msgspec.structs.replace(
-        told, answer=answer, cures=snapshot.unread, reasons=(), near=(), waits_for_ends=False
+        explanation, answer=answer, cures=snapshot.unread, reasons=(), near=(), waits_for_ends=False
     )
 
 

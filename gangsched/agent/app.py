@@ -262,7 +262,7 @@ class AgentApp:
             self._settings.kubelet,
             self._settings.plugins,
             self._node_pods,
-            said=lambda value: self._note(DEVICE_REPORT_KEY, value),
+            write_report=lambda value: self._note(DEVICE_REPORT_KEY, value),
             record=self._record,
             listed=self._planned_pods,
         )
@@ -331,9 +331,11 @@ class AgentApp:
 class _SourceThread:
     """Polls one source; a driver that never answers blocks this thread and nothing else."""
 
-    def __init__(self, source: Source, told: Callable[[Report], None], loop: AbstractEventLoop) -> None:
+    def __init__(
+        self, source: Source, take_report: Callable[[Report], None], loop: AbstractEventLoop
+    ) -> None:
         self._source = source
-        self._told = told
+        self._told = take_report
         self._loop = loop
         self._stop = threading.Event()
         # A daemon: a thread that hangs in a driver must not keep the process alive.

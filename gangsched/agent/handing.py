@@ -37,8 +37,8 @@ _MAX_MISMATCHES = 64
 class Handing:
     """All plugins of one node, and kubelet's own choices for other plugins' resources.
 
-    said: called with the annotation's new value when it changes; record: takes an Event for the API server;
-    listed: returns the node's live pods from the API server, None if it does not answer.
+    write_report: called with the annotation's new value when it changes; record: takes an Event for the API
+    server; listed: returns the node's live pods from the API server, None if it does not answer.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Handing:
         plugins: Sequence[PluginDocument],
         pods: NodePods,
         *,
-        said: Callable[[str], None],
+        write_report: Callable[[str], None],
         record: Callable[[RecordEvent], Awaitable[None]],
         listed: Callable[[], Awaitable[tuple[PlannedPod, ...] | None]],
     ) -> None:
@@ -61,7 +61,7 @@ class Handing:
         self._resources: frozenset[str] = frozenset()
         self._planned = frozenset(one.resource for one in plugins if one.hand_off == "device-plugin")
         self._pods = pods
-        self._said = said
+        self._write_report = write_report
         self._record = record
         self._listed = listed
         self._known: Known | None = None
@@ -184,7 +184,7 @@ class Handing:
         self._strange_since_s = None
         self._say("")
         had = self._memory.had(self._pods.ended())
-        self._said(report(self._planned, given, pods, had, self._resources))
+        self._write_report(report(self._planned, given, pods, had, self._resources))
 
     async def _tell(self) -> None:
         """Record one Event for each container that got no devices."""

@@ -131,21 +131,21 @@ def unhealthy(device: Device) -> Device:
 
 def changes(before: Listed, after: Listed) -> list[str]:
     """Returns the differences for people: `nvidia.com/gpu GPU-1 Unhealthy`, in the order of the lists."""
-    said: list[str] = []
+    texts: list[str] = []
     for resource, devices in after.items():
         old = before.get(resource, {})
         for device in devices.values():
             known = old.get(device.id)
             if known is None:
-                said.append(f"{resource} {device.id} new, {device.health}")
+                texts.append(f"{resource} {device.id} new, {device.health}")
             elif known.health != device.health:
-                said.append(f"{resource} {device.id} {device.health}")
+                texts.append(f"{resource} {device.id} {device.health}")
             elif known != device:
-                said.append(f"{resource} {device.id} described differently")
+                texts.append(f"{resource} {device.id} described differently")
     for resource, devices in before.items():
         there = after.get(resource, {})
-        said += [f"{resource} {device} gone" for device in devices if device not in there]
-    return said
+        texts += [f"{resource} {device} gone" for device in devices if device not in there]
+    return texts
 
 
 def by_id(listed: Mapping[str, Iterable[Device]]) -> Listed:

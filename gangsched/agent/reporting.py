@@ -31,7 +31,7 @@ def report(
     A pod that kubelet is still admitting is left out: the scheduler treats listed pods as admitted, and would
     replan the rest of its devices. An ended pod is listed if its annotation still differs from what it had.
     """
-    said, others, rest = [], [], {*listed} - {*resources}
+    reported, others, rest = [], [], {*listed} - {*resources}
     for pod in pods:
         unplanned = rest.difference(*pod.planned.values())
         if pod.has_started and (chosen := _of(unplanned, given.get(pod.key, NOTHING))):
@@ -40,9 +40,9 @@ def report(
             continue
         containers = _of(resources, given.get(pod.key, NOTHING))
         if containers:
-            said.append(_told(pod, containers))
+            reported.append(_told(pod, containers))
     late = [_told(pod, _of(resources, had)) for pod, had in ended if _was_exchanged(resources, pod, had)]
-    return report_annotation(resources, said, late, others)
+    return report_annotation(resources, reported, late, others)
 
 
 def _of(resources: Collection[str], sets: Sets) -> dict[str, dict[str, tuple[str, ...]]]:

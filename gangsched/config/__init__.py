@@ -201,8 +201,8 @@ def _by_kind(documents: list[dict[str, Any]]) -> tuple[dict[str, Any], dict[str,
                 hint = "; it is the agent's: gangsched agent --config FILE --dry-run"
             raise ConfigError(f"{kind!r} is neither {KUBE_KIND} nor {OUR_KIND}{hint}", path="kind")
         if document.get("apiVersion") != versions[kind]:
-            said = document.get("apiVersion")
-            raise ConfigError(f"{said!r} should be {versions[kind]!r} for {kind}", path="apiVersion")
+            version = document.get("apiVersion")
+            raise ConfigError(f"{version!r} should be {versions[kind]!r} for {kind}", path="apiVersion")
         if kind in found:
             raise ConfigError(f"two documents of kind {kind}; keep one", path="kind")
         found[kind] = document

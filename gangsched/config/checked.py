@@ -69,9 +69,9 @@ def _profile_lines(profile: ProfileConfig) -> Iterator[str]:
             listed = [f"{name} ({profile.weights[name]})" if point == _WEIGHED else name for name in names]
             yield f"  {point:<{width}}  {', '.join(listed)}"
     for name, args in sorted(_args(profile)):
-        said = _said(args)
-        if said:
-            yield f"  args of {name}: {msgspec.json.encode(said).decode()}"
+        text = _said(args)
+        if text:
+            yield f"  args of {name}: {msgspec.json.encode(text).decode()}"
 
 
 def _extender(one: ExtenderConfig) -> dict[str, Any]:
@@ -107,12 +107,12 @@ def _queue_lines(config: SchedulerConfig) -> Iterator[str]:
         "fair": "what is guaranteed, and fair shares",
         "never": "nothing",
     }
-    told = [
+    lines = [
         f"shares by {', '.join(settings.compare)}",
         half_life,
         f"taken back: {taken_back[settings.reclaim]}",
     ]
-    yield f"queues: {'; '.join(filter(None, told))}"
+    yield f"queues: {'; '.join(filter(None, lines))}"
     depths = {"": 0}
     for queue in settings.queues:
         depths[queue.name] = depth = depths[queue.parent] + 1
@@ -123,8 +123,8 @@ def _queue_words(queue: QueueConfig) -> Iterator[str]:
     yield f"share {queue.share:g}"
     for word, amounts in (("guaranteed", queue.guaranteed), ("limit", queue.limit)):
         if amounts:
-            told = (f"{name} {amount_text(name, amount)}" for name, amount in amounts.items())
-            yield f"{word} {', '.join(told)}"
+            amounts_text = (f"{name} {amount_text(name, amount)}" for name, amount in amounts.items())
+            yield f"{word} {', '.join(amounts_text)}"
     if queue.namespaces:
         yield f"namespaces {', '.join(queue.namespaces)}"
     if queue.order != "fifo":

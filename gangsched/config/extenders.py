@@ -193,8 +193,8 @@ def _check_url(url: str, path: str) -> None:
 def effective_extender(one: ExtenderConfig) -> dict[str, Any]:
     """Returns the extender as in a file, with defaults; never shows a key."""
     document = one.document
-    said: dict[str, Any] = msgspec.to_builtins(document)
-    said["httpTimeout"] = duration_text(one.timeout_s)
+    fields: dict[str, Any] = msgspec.to_builtins(document)
+    fields["httpTimeout"] = duration_text(one.timeout_s)
     if document is not None and document.tls_config is not None and document.tls_config.key_data:
-        said["tlsConfig"]["keyData"] = ""
-    return said
+        fields["tlsConfig"]["keyData"] = ""
+    return fields

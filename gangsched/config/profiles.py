@@ -103,11 +103,11 @@ def _with_absent(known: Mapping[str, PluginInfo]) -> Mapping[str, PluginInfo]:
 
 def _note_absent(plugins: PluginSets, path: str, known: Mapping[str, PluginInfo], notes: list[str]) -> None:
     """Notes each missing plugin that the file enables, once, with what happens instead."""
-    said: set[str] = set()
+    noted: set[str] = set()
     for name, attribute in (("multiPoint", "multi_point"), *POINTS):
         for i, ref in enumerate(getattr(plugins, attribute).enabled):
-            if ref.name not in known and ref.name not in said:
-                said.add(ref.name)
+            if ref.name not in known and ref.name not in noted:
+                noted.add(ref.name)
                 where = join(path, f"{name}.enabled[{i}]")
                 notes.append(f"{where}: {ref.name} is not there: {ABSENT[ref.name].instead}")
 
@@ -209,6 +209,6 @@ def _arguments(
 def _check_header(given: dict[str, Any], plugin: str, path: str) -> None:
     """Checks and removes the kind and version that Args may state, as kube-scheduler's do."""
     for key, right in (("apiVersion", KUBE_API_VERSION), ("kind", f"{plugin}Args")):
-        said = given.pop(key, None)
-        if said not in (None, right):
-            raise ConfigError(f"{said!r} should be {right!r}", path=join(path, key))
+        value = given.pop(key, None)
+        if value not in (None, right):
+            raise ConfigError(f"{value!r} should be {right!r}", path=join(path, key))

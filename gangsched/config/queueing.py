@@ -62,9 +62,9 @@ def resolve_queueing(ours: OurDocument, names: Collection[str]) -> QueueingSetti
     defaults = {}
     for name in names:
         default_s = for_all
-        if (said := own.get(name)) is not None:
+        if (value := own.get(name)) is not None:
             i = next(i for i, one in enumerate(ours.profiles) if one.scheduler_name == name)
-            default_s = _walltime_s(said, f"profiles[{i}].defaultWalltime")
+            default_s = _walltime_s(value, f"profiles[{i}].defaultWalltime")
         if default_s:
             defaults[name] = default_s
     bound = groups if isinstance(groups, int) else None

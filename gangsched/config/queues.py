@@ -81,21 +81,21 @@ def resolve_queues(ours: OurDocument) -> QueuesSettings | None:
     found = _Found(has_walltimes=is_on(ours))
     for i, written in enumerate(ours.queues):
         found.add(written, None, f"queues[{i}]", 1)
-    said = ours.fairness
-    if said is None:
+    fairness = ours.fairness
+    if fairness is None:
         return QueuesSettings(tuple(found.queues))
-    half_life_s = duration_s(said.half_life, "fairness.halfLife")
+    half_life_s = duration_s(fairness.half_life, "fairness.halfLife")
     if not 0 <= half_life_s <= _MAX_HALF_LIFE_S:
-        text = f"{said.half_life!r} is not within 0s..{_MAX_HALF_LIFE_S / 3600:g}h"
+        text = f"{fairness.half_life!r} is not within 0s..{_MAX_HALF_LIFE_S / 3600:g}h"
         raise ConfigError(text, path="fairness.halfLife")
-    if not 0 < len(said.compare) <= _MAX_COMPARED:
+    if not 0 < len(fairness.compare) <= _MAX_COMPARED:
         raise ConfigError(f"needs 1 to {_MAX_COMPARED} resources", path="fairness.compare")
-    for i, resource in enumerate(said.compare):
+    for i, resource in enumerate(fairness.compare):
         _check_resource(resource, f"fairness.compare[{i}]")
-    reads_others = said.other_queues == "read"
-    by_kueue = said.kueue_admission == "passesLimits"
+    reads_others = fairness.other_queues == "read"
+    by_kueue = fairness.kueue_admission == "passesLimits"
     return QueuesSettings(
-        tuple(found.queues), half_life_s, said.compare, reads_others, said.reclaim, by_kueue
+        tuple(found.queues), half_life_s, fairness.compare, reads_others, fairness.reclaim, by_kueue
     )
 
 

@@ -142,39 +142,39 @@ class Containment:
         return True
 
     def pod_failed(self, uid: str, where: str, error: Exception) -> None:
-        said = self._faults.tell(where, uid, error)
+        message = self._faults.tell(where, uid, error)
         info = self._shared.cache.pods.get(uid)
         if info is not None:
-            self._pods.refuse(uid, info.pod, said)
+            self._pods.refuse(uid, info.pod, message)
 
     # -- after a failure ---------------------------------------------------------------------------------
 
     def _refuse_event(self, event: Any, error: Exception) -> None:
         where, about = type(event).__name__, _about(event)
-        said = self._faults.tell(where, about, error)
+        message = self._faults.tell(where, about, error)
         self._shared.count(f"objects_refused/{_kind_of(event)}")
         try:
-            self._refuse(event, said, error)
+            self._refuse(event, message, error)
         except Exception as again:  # cleaning up may fail too; that must not end the process
             self._faults.tell(f"refusing after {where}", about, again)
 
-    def _refuse(self, event: Any, said: str, error: Exception) -> None:
+    def _refuse(self, event: Any, message: str, error: Exception) -> None:
         if isinstance(event, ev.PodAdded | ev.PodUpdated):
-            self._pods.refuse(event.pod.metadata.uid, event.pod, said)
+            self._pods.refuse(event.pod.metadata.uid, event.pod, message)
         elif isinstance(event, ev.PodDeleted):
             self._pods.drop(event.pod.metadata.uid, event.pod)
         elif isinstance(event, ev.NodeAdded | ev.NodeUpdated | ev.NodeDeleted):
-            self._refuse_node(event.node, said, is_gone=isinstance(event, ev.NodeDeleted))
+            self._refuse_node(event.node, message, is_gone=isinstance(event, ev.NodeDeleted))
         elif isinstance(event, ev.PodGroupAdded | ev.PodGroupUpdated | ev.PodGroupDeleted):
             meta = event.item.metadata
             key = GroupKey(event.dialect, meta.namespace, meta.name)
-            self._scheduler.group_specs.refuse_object(key, meta.uid, f"PodGroup {key}: {said}")
+            self._scheduler.group_specs.refuse_object(key, meta.uid, f"PodGroup {key}: {message}")
         elif isinstance(event, ev.OwnerPut):
-            for group in self._scheduler.owners.refuse(event.owner.named, said):
+            for group in self._scheduler.owners.refuse(event.owner.named, message):
                 self._shared.mark_group(group)
         elif isinstance(event, ev.ObjectPut):
             meta = event.object.metadata
-            self._scheduler.reporter.refused(event.kind, meta.namespace, meta.name, meta.uid, said)
+            self._scheduler.reporter.refused(event.kind, meta.namespace, meta.name, meta.uid, message)
         elif isinstance(event, ev.KindSynced | ev.KindMissing | ev.LeadershipGained):
             for group in self._shared.groups.values():
                 self._shared.mark_group(group)
@@ -191,7 +191,7 @@ class Containment:
             if info is not None:
                 if isinstance(event, ev.BindSucceeded) and info.state is ASSUMED:
                     move_bind(info, BindCause.NOT_TAKEN_IN)
-                self._pods.refuse(info.uid, info.pod, said)
+                self._pods.refuse(info.uid, info.pod, message)
 
     def _answered(self, event: Any) -> None:
         """Applies what an answer makes certain about the bind of a pod that was refused meanwhile."""
@@ -215,7 +215,7 @@ class Containment:
 
     # -- nodes -------------------------------------------------------------------------------------------
 
-    def _refuse_node(self, node: Node, said: str, *, is_gone: bool) -> None:
+    def _refuse_node(self, node: Node, message: str, *, is_gone: bool) -> None:
         """Treats the node as absent: its pods stay known and are counted when it comes back."""
         shared, scheduler = self._shared, self._scheduler
         cache, name = shared.cache, node.metadata.name
@@ -232,13 +232,13 @@ class Containment:
         shared.changes.append(ClusterChange(Change.NODE_REMOVED))
         self._faults.step(lambda: scheduler.reservations.recheck(node))
         if not is_gone:
-            scheduler.reporter.node_problem(node, said, reason=NODE_REFUSED)
+            scheduler.reporter.node_problem(node, message, reason=NODE_REFUSED)
 
     # -- groups ------------------------------------------------------------------------------------------
 
     def group_failed(self, group: Group, where: str, error: Exception) -> None:
         """Makes the group, and those tried with it, release what they can and back off."""
-        said = self._faults.tell(where, str(group.key), error).partition("; it is left")[0]
+        message = self._faults.tell(where, str(group.key), error).partition("; it is left")[0]
         self.not_before_s = self._shared.now_s + _PAUSE_S  # the step may have been a deadline's
         try:
             together = [g for g in self._shared.siblings(group).values() if g.state in _WERE_TRIED]
@@ -250,13 +250,13 @@ class Containment:
             self._unresolved.add(one.key)
             if one.state is not GroupState.DELETED:
                 self._faults.step(
-                    partial(self._give_back, one, f"gang {one.key}: {said}" if one.is_gang else said)
+                    partial(self._give_back, one, f"gang {one.key}: {message}" if one.is_gang else message)
                 )
 
-    def _give_back(self, group: Group, said: str) -> None:
+    def _give_back(self, group: Group, message: str) -> None:
         shared, scheduler = self._shared, self._scheduler
         for stop in (scheduler.binder.pre_bind.stop, scheduler.binder.staggered.stop):
-            self._faults.step(partial(stop, group, said))
+            self._faults.step(partial(stop, group, message))
         calls = [call for call in shared.hooks.calls.values() if call.group is group]
         shared.hooks.cancel([call for call in calls if call.point != POST_BIND])
         self._faults.step(lambda: scheduler.attempts.nominations.drop(group))
@@ -276,7 +276,7 @@ class Containment:
                 # Its bind may not have been sent: should no answer come, the server is queried.
                 self._pods.ask_later(info.uid)
         if group.n_assumed:
-            group.failed_binds.setdefault("", said)
+            group.failed_binds.setdefault("", message)
             shared.queue.park(group, Cause.CONTAINED_BINDING)
             return
         group.failed_binds.clear()
@@ -287,7 +287,7 @@ class Containment:
         if group.is_half_bound:
             shared.settle_by_s.set_if_absent(group.key, shared.now_s + shared.settings.settle_s / 2)
         shared.queue.back_off(group, Cause.CONTAINED, shared.now_s)
-        self._faults.step(lambda: scheduler.reporter.rejected(group, said))
+        self._faults.step(lambda: scheduler.reporter.rejected(group, message))
 
 
 def _is_promise(info: PodInfo) -> bool:

@@ -137,10 +137,10 @@ def without_effect(scheduler: Scheduler, group: Group) -> Iterator[str]:
     walltimes = scheduler.shared.walltimes or Walltimes(QueueingSettings())
     for problem in walltimes.walltime(group).problems[:1]:
         yield f"Correct its walltime, which counts as not stated: {problem}."
-    for told in scheduler.group_specs.ignored_of(group):
-        if told.partition(": ")[2] in group.problem:  # the answer has it
+    for text in scheduler.group_specs.ignored_of(group):
+        if text.partition(": ")[2] in group.problem:  # the answer has it
             continue
-        yield f"Correct what is ignored: {told}{'' if told.endswith('?') else '.'}"
+        yield f"Correct what is ignored: {text}{'' if text.endswith('?') else '.'}"
 
 
 def _position(scheduler: Scheduler, group: Group) -> tuple[int, int]:
@@ -226,8 +226,8 @@ def _gathering(scheduler: Scheduler, group: Group) -> Found:
             ("See whether that exists, and whether the scheduler may list it.",),
         )
     if roles := group.missing_roles():
-        told = ", ".join(f"{n} of {least} of role {role}" for role, n, least in roles[:_MAX_NAMED])
-        return Found(f"Members are missing: {told} exist.", (owed(scheduler, group)[0].cure,))
+        roles_text = ", ".join(f"{n} of {least} of role {role}" for role, n, least in roles[:_MAX_NAMED])
+        return Found(f"Members are missing: {roles_text} exist.", (owed(scheduler, group)[0].cure,))
     if group.n_existing < group.min_count:
         gated = group.counts[MemberState.GATED]
         also = f"; {gated} more wait for gates" if gated else ""
@@ -249,10 +249,10 @@ def _gathering(scheduler: Scheduler, group: Group) -> Found:
     return Found("Its members exist, and its turn comes next.")
 
 
-def _refused(told: str) -> str:
+def _refused(message: str) -> str:
     """What to do about pods that the API server refused."""
     again = "the controller tries again by itself"
-    if "exceeded quota" in told:
+    if "exceeded quota" in message:
         return f"Raise the ResourceQuota that is named, end what uses it, or ask for less; {again}."
     return f"Fix what the refusal names; {again}."
 
@@ -274,22 +274,22 @@ def _waiting(scheduler: Scheduler, group: Group, now_s: float) -> Found:
     preemption = group.preemption
     if preemption is not None:
         victims = [info.pod.key for info in preemption.waits_for.values()]
-        told = marked("pod", victims)
+        names = marked("pod", victims)
         staying = (uid for uid, info in preemption.waits_for.items() if not is_leaving(info))
         refused = sum(1 for uid in staying if preemption.refused.get(uid))
         also = f"; the API server refuses {refused} of the evictions (a disruption budget may)" * bool(
             refused
         )
         return Found(
-            f"Room is reserved for it, and it waits for {several(len(victims), 'pod')} to go: {told}{also}.",
+            f"Room is reserved for it, and it waits for {several(len(victims), 'pod')} to go: {names}{also}.",
             _slow_victims(len(victims) == 1, refused),
             then=f"It waits{_until(preemption.deadline_s, now_s)}; then it looks for other victims, or gives"
             " everything back. It starts before that if room for it comes elsewhere, and makes room anew if"
             " what is reserved is lost.",
         )
     waits_for = scheduler.permits.waits_for(group)
-    told = "; ".join(f"{reason or 'no reason given'} ({name})" for name, reason in waits_for.items())
-    told = told or "its set is incomplete"
+    whys = "; ".join(f"{reason or 'no reason given'} ({name})" for name, reason in waits_for.items())
+    whys = whys or "its set is incomplete"
     owing, never = owed(scheduler, group) if group.n_existing < group.start_count else (None, "")
     todo = [never or owing.cure] if owing is not None else []
     todo += apart(scheduler, group)
@@ -298,7 +298,7 @@ def _waiting(scheduler: Scheduler, group: Group, now_s: float) -> Found:
     nodes = sorted({info.node_name for info in group.in_state(MemberState.ASSUMED)})
     where = nodes[0] if len(nodes) == 1 else several(len(nodes), "node")
     return Found(
-        f"Room for {several(group.n_assumed, 'pod')} of it is reserved on {where}, and Permit waits: {told}.",
+        f"Room for {several(group.n_assumed, 'pod')} of it is reserved on {where}, and Permit waits: {whys}.",
         tuple(todo),
         then=f"It waits{_until(group.deadline_s, now_s)}, then gives back what it holds and is tried again.",
         owed=owing,
@@ -320,7 +320,7 @@ def _slow_victims(is_one: bool, refused: int) -> tuple[str, ...]:
 
 def _binding(group: Group) -> Found:
     binds = Counter(info.bind for info in group.in_state(MemberState.ASSUMED))
-    told = [
+    parts = [
         f"{binds[state]} {text}"
         for state, text in (
             (BindState.PREPARING, "wait for PreBind"),
@@ -335,7 +335,7 @@ def _binding(group: Group) -> Found:
     unclear = next((i.unclear_answer for i in group.in_state(MemberState.ASSUMED) if i.unclear_answer), "")
     return Found(
         f"It is being bound: {group.n_bound} of {group.start_count} are bound; of the others,"
-        f" {', '.join(told)}." + (f" The last unclear answer: {unclear}." if unclear else ""),
+        f" {', '.join(parts)}." + (f" The last unclear answer: {unclear}." if unclear else ""),
         ("See whether the API server answers: kubectl get --raw /readyz.",),
         then="What it holds stays until the API server itself gives a clear answer.",
     )

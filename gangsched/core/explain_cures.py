@@ -67,8 +67,8 @@ _COMPARE = "Compare what the pods ask of nodes (nodeSelector, affinity, tolerati
 def why_refused(error: FitError) -> str:
     """Why a plugin or a rule refused the group before any node was looked at."""
     is_written = any(plugin == GANG for plugin, _ in error.rejected_by) and NOT_YET not in error.message
-    said = sentence(error.message)
-    return f"It cannot be scheduled as it is written: {said}" if is_written else said
+    text = sentence(error.message)
+    return f"It cannot be scheduled as it is written: {text}" if is_written else text
 
 
 def refused(error: FitError, view: NodeQueries) -> Iterator[str]:

@@ -244,8 +244,8 @@ def _headline(short: Shortage, group: Group, found: Sequence[Lack]) -> str:
 
 def _counted(short: Shortage) -> str:
     """Lists the reasons that exclude the most nodes."""
-    told = [f"{one.nodes} {one.reason}" for one in _reasons(short)[:_MAX_NAMED]]
-    return f": {', '.join(told)}" if told else ""
+    parts = [f"{one.nodes} {one.reason}" for one in _reasons(short)[:_MAX_NAMED]]
+    return f": {', '.join(parts)}" if parts else ""
 
 
 def _reasons(short: Shortage) -> tuple[Reason, ...]:
@@ -271,18 +271,18 @@ def _near(scheduler: Scheduler, short: Shortage, found: Sequence[Lack]) -> Itera
                 is_gang = info.group is not None and info.group.is_gang
                 held[of, is_gang, "reserved" if info.state is MemberState.ASSUMED else "bound"] += amount
         own = short.own.count((row, short.template))
-        told = [
+        holders = [
             f"{marked('gang' if is_gang else 'pod', [of])} ({amount_text(lack.resource, n)} {how})"
             for (of, is_gang, how), n in held.most_common(_MAX_NAMED)
         ]
-        told += [f"{own} of its own other members"] * bool(own)
-        told += [f"{len(held) - _MAX_NAMED} more"] * (len(held) > _MAX_NAMED)
+        holders += [f"{own} of its own other members"] * bool(own)
+        holders += [f"{len(held) - _MAX_NAMED} more"] * (len(held) > _MAX_NAMED)
         yield NearMiss(
             clean(short.trial.name(row)),
             clean(lack.resource),
             amount_text(lack.resource, lack.amount),
             amount_text(lack.resource, max(int(lack.free[row]), 0)),
-            tuple(told),
+            tuple(holders),
         )
 
 

@@ -40,26 +40,26 @@ def not_ready(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:
     siblings = scheduler.shared.siblings(group)
     there = {str(group.key): group, **siblings}
     waiting = [one for one in there.values() if not one.starts_alone]
-    told, first, is_there, own = [], "", False, set(group.start_together)
+    parts, first, is_there, own = [], "", False, set(group.start_together)
     for name in dict.fromkeys(name for one in waiting for name in one.start_together):
         other = there.get(name)
         shown = name if name in own else marked("gang", [name])  # its own user has written the name
         if other is None:
-            told.append(f"{shown} (does not exist, or does not list it)")
+            parts.append(f"{shown} (does not exist, or does not list it)")
         elif other.problem:
-            told.append(f"{shown} (cannot be scheduled as it is written)")
+            parts.append(f"{shown} (cannot be scheduled as it is written)")
         elif not (other.starts_alone or other.is_complete):
-            told.append(f"{shown} ({_short_of(other)})")
+            parts.append(f"{shown} ({_short_of(other)})")
         else:
             continue
         first = first or shown
         is_there = is_there or (first == shown and name in there)
-    if not told:
+    if not parts:
         return None
-    more = f", {len(told) - _MAX_NAMED} more" if len(told) > _MAX_NAMED else ""
+    more = f", {len(parts) - _MAX_NAMED} more" if len(parts) > _MAX_NAMED else ""
     see = f"See what {first} waits for: gangsched explain {first}" if is_there else f"Create {first}"
     return (
-        f"It starts together with groups that are not all there: {', '.join(told[:_MAX_NAMED])}{more}.",
+        f"It starts together with groups that are not all there: {', '.join(parts[:_MAX_NAMED])}{more}.",
         next(apart(scheduler, group), "") or f"{see}; or take it out of {GROUPS_KEY}.",
     )
 

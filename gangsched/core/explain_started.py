@@ -52,14 +52,14 @@ def ended(group: Group) -> Found:
     """How all of its members have ended, and where a failure says why."""
     n = max(len(group.members), group.start_count)
     of = f" of {several(n, 'member')}"
-    told = f"It has ended: {ended_text(group, of)}."
+    answer = f"It has ended: {ended_text(group, of)}."
     if not group.counts[MemberState.FAILED]:
-        return Found(told)
+        return Found(answer)
     pod = next(iter(group.in_state(MemberState.FAILED))).pod
     why = f" ({pod.status.reason})" if pod.status.reason else ""
     where = f"kubectl -n {group.key.namespace}"
     return Found(
-        told,
+        answer,
         (
             f"See why pod {pod.metadata.name} failed{why}: {where} describe pod {pod.metadata.name}, and"
             f" {where} logs {pod.metadata.name} --all-containers.",

@@ -66,7 +66,7 @@ class RefusedPods:
                 self._ask_s[uid] = shared.now_s + shared.settings.settle_s
         return min(self._ask_s.values(), default=NEVER_S)
 
-    def refuse(self, uid: str, pod: Pod, said: str) -> None:
+    def refuse(self, uid: str, pod: Pod, message: str) -> None:
         """Takes the pod out of its group; its resources count on its node, or where its bind may land."""
         info = self._shared.cache.pods.get(uid)
         is_asked = info is not None and (is_unseen(info) or uid in self._shared.unanswered)
@@ -87,7 +87,7 @@ class RefusedPods:
                 self._shared.unanswered[uid] = pod
                 self.ask_later(uid)
         if pod.spec.scheduler_name in self._shared.profiles:
-            self._scheduler.reporter.refused_pod(pod, said)
+            self._scheduler.reporter.refused_pod(pod, message)
 
     def _is_known(self, info: PodInfo, pod: Pod) -> bool:
         """Whether our record of what it runs with is better than this version's annotations."""

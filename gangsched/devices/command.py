@@ -132,16 +132,18 @@ async def _refused_by_scheduler(
     those."""
     on_nodes = {pod.metadata.uid: ("Pod", pod.key, pod.spec.node_name) for pod in pods if pod.spec.node_name}
     there = on_nodes | {node.metadata.uid: ("Node", "", node.metadata.name) for node in nodes}
-    said: dict[str, str] = {}
+    found: dict[str, str] = {}
     for reason in (POD_REFUSED, NODE_REFUSED):
         query = {"fieldSelector": f"reason={reason}", "limit": str(_PAGE)}
         try:
             answer = _decode_events(await client.get("/api/v1/events", query, timeout_s=_REQUEST_S))
         except (ApiError, msgspec.MsgspecError):
             continue
-        said |= {one.involved_object.uid: one.message for one in answer.items or ()}
+        found |= {one.involved_object.uid: one.message for one in answer.items or ()}
     return [
-        Refused(kind, name, uid, node, said[uid]) for uid, (kind, name, node) in there.items() if uid in said
+        Refused(kind, name, uid, node, found[uid])
+        for uid, (kind, name, node) in there.items()
+        if uid in found
     ]
 
 
@@ -157,11 +159,11 @@ def print_map(maps: Sequence[NodeMap], console: Console, *, wide: bool, each: bo
         for problem in one.problems:
             console.print(f"{escape(clean(one.name))}: {escape(clean(problem))}")
         for pod in one.without_ids:
-            said = f"pod {pod} asks for devices, and nothing says which it has"
-            console.print(f"{escape(clean(one.name))}: {escape(clean(said))}")
+            text = f"pod {pod} asks for devices, and nothing says which it has"
+            console.print(f"{escape(clean(one.name))}: {escape(clean(text))}")
         if one.no_ids:
-            said = f"no IDs of {', '.join(one.no_ids)} are given here until it is known which pod has which"
-            console.print(f"{escape(clean(one.name))}: {escape(clean(said))}")
+            text = f"no IDs of {', '.join(one.no_ids)} are given here until it is known which pod has which"
+            console.print(f"{escape(clean(one.name))}: {escape(clean(text))}")
     devices = [device for one in maps for device in one.devices]
     if devices:
         n_free = sum(device.state == FREE and device.health == "Healthy" for device in devices)

@@ -107,7 +107,7 @@ def make_map(nodes: Iterable[Node], pods: Iterable[Pod], refused: Iterable[Refus
         _node_map(node, on_node.get(node.metadata.name, []), problems.pop(node.metadata.name, []))
         for node in nodes
     ]
-    made += [NodeMap(name, (), problems=tuple(said)) for name, said in problems.items()]
+    made += [NodeMap(name, (), problems=tuple(texts)) for name, texts in problems.items()]
     return sorted((one for one in made if one.devices or one.problems), key=lambda one: _natural(one.name))
 
 

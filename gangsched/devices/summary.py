@@ -54,15 +54,15 @@ def _holders(one: NodeMap, resource: str, devices: Sequence[DeviceRow]) -> Itera
     """ "default/old 2", "default/evaluate 4 reserved until …"."""
     held = Counter(who for device in devices if (who := holder_of(device)))
     reserved = Counter((d.reserved_by, d.reserved_until) for d in devices if d.state == RESERVED)
-    told = [f"{who} {n}" for who, n in held.items()]
-    told += [f"{who} {n} reserved{_until(until)}" for (who, until), n in reserved.items()]
+    parts = [f"{who} {n}" for who, n in held.items()]
+    parts += [f"{who} {n} reserved{_until(until)}" for (who, until), n in reserved.items()]
     for promise in one.promised:
         if promise.resource == resource:
             how = "reserved" if promise.is_taken else "promised when others have gone"
-            told.append(f"{promise.group} {promise.amount} {how}{_until(promise.until)}")
-    yield from told[:_MAX_NAMED]
-    if len(told) > _MAX_NAMED:
-        yield f"{len(told) - _MAX_NAMED} more"
+            parts.append(f"{promise.group} {promise.amount} {how}{_until(promise.until)}")
+    yield from parts[:_MAX_NAMED]
+    if len(parts) > _MAX_NAMED:
+        yield f"{len(parts) - _MAX_NAMED} more"
 
 
 def _by_gang(maps: Sequence[NodeMap]) -> Iterator[tuple[str, ...]]:

@@ -149,15 +149,15 @@ def check_drift(maps: Sequence[NodeMap]) -> Iterator[Finding]:
     """Finds devices that two pods name, or that kubelet gave to another pod, or that no node lists."""
     n_wrong = 0
     for one in maps:
-        told: list[tuple[str, Level, str]] = [(problem, "problem", _CORRECT) for problem in one.problems]
+        facts: list[tuple[str, Level, str]] = [(problem, "problem", _CORRECT) for problem in one.problems]
         for device in one.devices:
             pods = " and ".join(names := sorted({holder.pod for holder in device.holders}))
             if device.state == TWICE:
                 text = f"{device.resource} {device.id} is claimed by {pods}"
-                told.append((text, "problem", f"{_deleted(names[-1:])}, and see who wrote its annotation"))
+                facts.append((text, "problem", f"{_deleted(names[-1:])}, and see who wrote its annotation"))
             elif device.state == MISMATCH:
                 other = device.kubelet or "none of them"
-                told.append(
+                facts.append(
                     (
                         f"{device.resource} {device.id} is planned for {pods or 'no pod'}; kubelet: {other}",
                         "problem",
@@ -167,8 +167,8 @@ def check_drift(maps: Sequence[NodeMap]) -> Iterator[Finding]:
             elif device.health == GONE and device.holders:
                 text = f"{device.resource} {device.id} is held by {pods} and not listed"
                 then = f"if it is gone for good, {_deleted(names)}"
-                told.append((text, "warning", f"Check the agent and the devices of {one.name}; {then}"))
-        for text, level, cure in told:
+                facts.append((text, "warning", f"Check the agent and the devices of {one.name}; {then}"))
+        for text, level, cure in facts:
             n_wrong += 1
             if n_wrong <= _MAX_NAMED:
                 yield found("drift", level, f"{one.name}: {text}", cure)

@@ -216,9 +216,9 @@ async def read_facts(
 async def _read_version(client: ApiClient, facts: Facts) -> None:
     """Reads the server's version. Raises: ApiError."""
     try:
-        told = _decode_version(await client.get("/version", timeout_s=_REQUEST_S))
-        facts.version = told.git_version
-        facts.minor = int(told.major), int(told.minor.rstrip("+"))
+        version = _decode_version(await client.get("/version", timeout_s=_REQUEST_S))
+        facts.version = version.git_version
+        facts.minor = int(version.major), int(version.minor.rstrip("+"))
     except (msgspec.MsgspecError, ValueError):
         facts.unread["minor"] = "/version does not say which version it is"
 

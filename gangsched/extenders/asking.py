@@ -166,7 +166,7 @@ class Asking:
     def _say(self, what: str) -> None:
         now_s = asyncio.get_running_loop().time()
         if now_s - self._logged_s.get(what, float("-inf")) >= _SAY_AGAIN_S:
-            self._logged_s = {said: at for said, at in self._logged_s.items() if now_s - at < _SAY_AGAIN_S}
+            self._logged_s = {text: at for text, at in self._logged_s.items() if now_s - at < _SAY_AGAIN_S}
             self._logged_s[what] = now_s
             _log.warning(what)
 

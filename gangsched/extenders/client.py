@@ -72,8 +72,8 @@ class Extender:
         reply = await self._ask(self.config.filter_verb, _arguments(pod, names, nodes), len(names))
         if not isinstance(reply, dict):
             raise self._error(f"answers {type(reply).__name__}, not an object")
-        if said := _field(reply, "error"):
-            raise self._error(f"says: {_short(said)}")
+        if error := _field(reply, "error"):
+            raise self._error(f"says: {_short(error)}")
         found: object = _field(reply, "nodeNames")
         if not (self.config.node_cache_capable and found is not None):
             listed = _field(reply, "nodes")
@@ -86,9 +86,9 @@ class Extender:
             raise self._error(f"answers node {_short(stranger)}, which it was not asked about")
         failed: dict[str, str] = {}
         for key in ("failedNodes", "failedAndUnresolvableNodes"):
-            said = _field(reply, key)
-            if isinstance(said, dict):
-                failed.update({node: _short(why) for node, why in said.items() if node in asked})
+            error = _field(reply, key)
+            if isinstance(error, dict):
+                failed.update({node: _short(why) for node, why in error.items() if node in asked})
         return Filtered(tuple(dict.fromkeys(found)), failed)
 
     async def prioritize(
@@ -118,9 +118,9 @@ class Extender:
             "Node": node,
         }
         reply = await self._ask(self.config.bind_verb, arguments)
-        said = _field(reply, "error") if isinstance(reply, dict) else None
-        if said:
-            raise ExtenderRefused(f"extender {self.config.url} does not bind {pod.key}: {_short(said)}")
+        error = _field(reply, "error") if isinstance(reply, dict) else None
+        if error:
+            raise ExtenderRefused(f"extender {self.config.url} does not bind {pod.key}: {_short(error)}")
 
     async def close(self) -> None:
         if self._session is not None:
@@ -210,9 +210,9 @@ def _name_of(node: object) -> object:
     return _field(metadata, "name") if isinstance(metadata, dict) else None
 
 
-def _short(said: object) -> str:
+def _short(value: object) -> str:
     """Another program's text, shortened for use in one line."""
-    text = one_line(" ".join(str(said)[: 4 * _MAX_SAID].split()))
+    text = one_line(" ".join(str(value)[: 4 * _MAX_SAID].split()))
     return text if len(text) <= _MAX_SAID else text[: _MAX_SAID - 1] + "…"
 
 

@@ -163,8 +163,8 @@ _LISTED = ("reasons", "topology_keys")
 def _read_here(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def read(*args: Any, **kwargs: Any) -> Any:
-        said = method(*args, **kwargs)
-        return list(said) if inspect.isgenerator(said) else said
+        answer = method(*args, **kwargs)
+        return list(answer) if inspect.isgenerator(answer) else answer
 
     return read
 
@@ -190,11 +190,11 @@ def _watched(kind: type[Any], hook: str, name: str, budget: TurnBudget) -> Calla
     @functools.wraps(method)
     def calls(*args: Any, **kwargs: Any) -> Any:
         try:
-            said = budget.call(name, point, method, *args[skip:], **kwargs)
+            answer = budget.call(name, point, method, *args[skip:], **kwargs)
         finally:
             if at_edge:  # there is no turn of the core that would end it
                 budget.turn_ended()
-        return budget.steps(name, point, said) if at_edge and inspect.iscoroutine(said) else said
+        return budget.steps(name, point, answer) if at_edge and inspect.iscoroutine(answer) else answer
 
     if hook in ("sort_key", "lane_key", "passing_key"):
         return _checked_sort(calls, name, may_be_none=hook == "passing_key")

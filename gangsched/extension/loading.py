@@ -196,9 +196,9 @@ def _where(error: BaseException, file: str = "") -> str:
     own = [frame for frame in frames if frame.filename == file] or [
         frame for frame in frames if "importlib" not in frame.filename
     ]
-    said = in_words(error)
+    text = in_words(error)
     if not own:
-        return said
+        return text
     last = own[-1]
     place = f"line {last.lineno}" if last.filename == file else f"{last.filename}, line {last.lineno}"
-    return f"{place}: {said}"
+    return f"{place}: {text}"

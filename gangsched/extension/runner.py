@@ -165,14 +165,14 @@ class HookRunner:
                 running, Status(Code.ERROR, f"profile {effect.profile} has no such plugin (any more)")
             )
             return
-        said = getattr(plugin, _METHODS[effect.point])(*self._arguments(effect))
-        if not inspect.isawaitable(said):
-            self._said(running, said)
+        answer = getattr(plugin, _METHODS[effect.point])(*self._arguments(effect))
+        if not inspect.isawaitable(answer):
+            self._said(running, answer)
             return
         loop = asyncio.get_running_loop()
         own_s = float(plugin.hook_timeout_s) if serves(plugin, SupportsHookTimeout) else 0.0
         limit_s = own_s or self._timeout_s()
-        running.task = asyncio.ensure_future(said)
+        running.task = asyncio.ensure_future(answer)
         running.task.add_done_callback(lambda task: self._done(running, task))
         running.timer = loop.call_later(limit_s, self._late, running, limit_s)
 
@@ -214,19 +214,19 @@ class HookRunner:
             )
         self._answer(running, Status(Code.ERROR, why))
 
-    def _said(self, running: _Running, said: object) -> None:
+    def _said(self, running: _Running, answer: object) -> None:
         point = running.effect.point
         if point == POST_BIND:
             self._answer(running, Status())
-        elif not isinstance(said, Status):
-            self._answer(running, Status(Code.ERROR, f"answered {type(said).__name__}, expected a Status"))
-        elif problem := bad_fields(said) or (bad_raise(said) if point == PRE_ENQUEUE else ""):
+        elif not isinstance(answer, Status):
+            self._answer(running, Status(Code.ERROR, f"answered {type(answer).__name__}, expected a Status"))
+        elif problem := bad_fields(answer) or (bad_raise(answer) if point == PRE_ENQUEUE else ""):
             self._answer(running, Status(Code.ERROR, problem))
-        elif said.code not in _MAY_SAY[point]:
-            why = f"answered {said.code.value}" + (f": {said.reason}" if said.reason else "")
+        elif answer.code not in _MAY_SAY[point]:
+            why = f"answered {answer.code.value}" + (f": {answer.reason}" if answer.reason else "")
             self._answer(running, Status(Code.ERROR, why))
         else:
-            self._answer(running, said)
+            self._answer(running, answer)
 
     def _answer(self, running: _Running, status: Status) -> None:
         self._end(running)

@@ -197,10 +197,10 @@ def _check_names(kind: type[Any], source: str) -> None:
         close = difflib.get_close_matches(name.replace("_", "").lower(), plain, n=1, cutoff=0.85)
         if close and not hasattr(kind, plain[close[0]]):
             own, right = f"{_place(kind, name)}: {kind.__name__}.{name}", plain[close[0]]
-            said = f"{own} is not a hook and is never called; did you mean {right}?"
+            text = f"{own} is not a hook and is never called; did you mean {right}?"
             if not is_method:
-                said = f"{own} is not read by anything; did you mean {right}?"
-            raise ConfigError(f"{said} Begin the name of a helper with an underscore", source=source)
+                text = f"{own} is not read by anything; did you mean {right}?"
+            raise ConfigError(f"{text} Begin the name of a helper with an underscore", source=source)
 
 
 def line_of(kind: type[Any]) -> str:

@@ -184,13 +184,13 @@ class Process:
         others = [name for name in was if was[name] != here.get(name)]
         changed = [f"{name} {was[name]} (here {here.get(name)})" for name in others]
         if changed:
-            said = f"It was recorded by {', '.join(changed)}."
+            text = f"It was recorded by {', '.join(changed)}."
         elif replay.start.plugins:
             names = ", ".join(replay.start.plugins)
-            said = f"A plugin that looks at a clock, a file or chance decides otherwise each time: {names}."
+            text = f"A plugin that looks at a clock, a file or chance decides otherwise each time: {names}."
         else:
-            said = "Versions are the same: this is a fault of the program; please report it."
-        self._console.print(f"  {escape(clean(said))}", soft_wrap=True)
+            text = "Versions are the same: this is a fault of the program; please report it."
+        self._console.print(f"  {escape(clean(text))}", soft_wrap=True)
 
 
 class _Run:

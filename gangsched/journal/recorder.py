@@ -90,8 +90,8 @@ class Picks:
         return at
 
     def take(self) -> tuple[int, ...]:
-        told, self._told = self._told, []
-        return tuple(told)
+        taken, self._told = self._told, []
+        return tuple(taken)
 
 
 class Recorder:

@@ -85,8 +85,8 @@ class _Picks:
         self._compares = compares
         self._left: Iterator[int] = iter(())
 
-    def begin(self, told: Sequence[int]) -> None:
-        self._left = iter(told)
+    def begin(self, picks: Sequence[int]) -> None:
+        self._left = iter(picks)
 
     def __call__(self, n: int) -> int:
         recorded, at = next(self._left, 0), next(self._left, 0)

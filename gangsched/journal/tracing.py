@@ -63,15 +63,15 @@ class Collector:
             self.n_traces += sum(span.parent is None for span in spans)
 
     def _export(self, spans: Sequence[ReadableSpan]) -> None:
-        said = LogCapture()
-        said.begin()
+        capture = LogCapture()
+        capture.begin()
         try:
             result = self._exporter.export(spans)
         finally:
-            said.end()
+            capture.end()
         if result is not SpanExportResult.SUCCESS:
             lost = f"; it has taken {several(self.n_spans, 'span')} before" if self.n_spans else ""
-            why = said.last or "no answer"
+            why = capture.last or "no answer"
             raise ConfigError(f"{self._target} does not take spans: {why}{lost}", path=_FLAG)
 
 

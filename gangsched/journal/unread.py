@@ -46,15 +46,15 @@ def lost_after(ended: Ended, upcoming: tuple[Segment, Start] | None) -> str:
     upcoming: the process's next segment, if there is one.
     """
     reader = ended.reader
-    told = f"{reader.path}: {reader.torn}" if reader.torn else ""
+    problem = f"{reader.path}: {reader.torn}" if reader.torn else ""
     if upcoming is None:
-        return "" if reader.is_cut else told
+        return "" if reader.is_cut else problem
     segment, start = upcoming
     if ended.n_turns == start.n_before:
         return ""
     if start.gap:
-        return "" if reader.is_cut else told
-    return told or _absent(ended.segment, segment)
+        return "" if reader.is_cut else problem
+    return problem or _absent(ended.segment, segment)
 
 
 def _absent(before: Segment, after: Segment) -> str:

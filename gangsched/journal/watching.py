@@ -66,6 +66,6 @@ def print_explanation(replay: Replay, watched: Watched, console: Console) -> int
     groups = [one for one in watched.groups if replay.scheduler.shared.groups.get(one.key) is one]
     for group in groups:
         moves = moves_of(story(group), group, replay.ago_s)[-_MAX_MOVES:]
-        told = explain(replay.scheduler, group, now_s)
-        print_page(Page(replay.scheduler.is_synced, told, tuple(moves), ""), console)
+        explanation = explain(replay.scheduler, group, now_s)
+        print_page(Page(replay.scheduler.is_synced, explanation, tuple(moves), ""), console)
     return len(groups)

@@ -320,11 +320,11 @@ class DiskJournal:
                 self.lost = ""
         self._write(records)
         if not is_done:
-            said = upcoming.part.read_bytes()[:500].decode(errors="replace") if status > 0xFF else ""
+            beginning = upcoming.part.read_bytes()[:500].decode(errors="replace") if status > 0xFF else ""
             upcoming.part.unlink(missing_ok=True)
             if lost:
                 self._missing(len(others))
-            self._failed(said or f"its copy ended with status {status}")
+            self._failed(beginning or f"its copy ended with status {status}")
             return
         try:
             self._go_on(upcoming)

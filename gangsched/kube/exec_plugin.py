@@ -64,7 +64,7 @@ async def _output(arguments: list[str], environ: dict[str, str]) -> bytes:
     try:
         answer = await _all(process.stdout)
         code = await process.wait()
-        said = one_line(" ".join((await errors).decode("utf-8", "replace").split()))
+        errors_text = one_line(" ".join((await errors).decode("utf-8", "replace").split()))
     finally:
         errors.cancel()
         _kill(process, is_alone=is_alone)
@@ -74,7 +74,7 @@ async def _output(arguments: list[str], environ: dict[str, str]) -> bytes:
             await process.wait()
         process._transport.close()  # type: ignore[attr-defined]  # else its children keep its pipes open
     if code != 0:
-        raise ValueError(f"exec: process returned {code}" + (f". {said}" if said else ""))
+        raise ValueError(f"exec: process returned {code}" + (f". {errors_text}" if errors_text else ""))
     return answer
 
 

@@ -76,8 +76,8 @@ class Tunnel(Network):
         if found is None:
             raise OSError(f"the proxy {proxy.host}:{proxy.port} does not answer as one")
         if not found[1].startswith(b"2"):
-            said = b" ".join(part for part in found.groups() if part).decode("latin-1")
-            raise OSError(f"the proxy {proxy.host}:{proxy.port} does not connect to {target}: {said[:200]}")
+            text = b" ".join(part for part in found.groups() if part).decode("latin-1")
+            raise OSError(f"the proxy {proxy.host}:{proxy.port} does not connect to {target}: {text[:200]}")
         if not head.endswith(b"\r\n\r\n") or head.count(b"\r\n\r\n") != 1:
             # With TLS the client speaks first, so these bytes are not the server's.
             raise OSError(f"the proxy {proxy.host}:{proxy.port} sends more than it was asked for")

@@ -54,7 +54,7 @@ async def require_binding_labels(client: ApiClient, backoff: Backoff, *, source:
 
 
 async def _ask(client: ApiClient, backoff: Backoff) -> tuple[tuple[int, int], str]:
-    said = ""
+    text = ""
     while True:
         try:
             return version_of(await client.get("/version", timeout_s=_REQUEST_S))
@@ -64,26 +64,26 @@ async def _ask(client: ApiClient, backoff: Backoff) -> tuple[tuple[int, int], st
                     f"labels: the API server does not say which version it is: {error}",
                     path="devices.allocationIn",
                 ) from None
-            if str(error) != said and not is_logged(error):
-                said = str(error)
-                _log.warning("waiting for the API server to say which version it is", err=said)
+            if str(error) != text and not is_logged(error):
+                text = str(error)
+                _log.warning("waiting for the API server to say which version it is", err=text)
             await anyio.sleep(backoff.next_s(error.retry_after_s))
 
 
 def version_of(body: bytes) -> tuple[tuple[int, int], str]:
     """((major, minor), the full version string). Raises: ApiError."""
     try:
-        told = _decode(body)
+        version = _decode(body)
     except msgspec.MsgspecError as error:
         raise ApiError(f"/version is not readable: {error}", code=400) from None
     # Some providers add a plus to the minor version.
     numbers = [
         int(match[0]) if (match := re.match(r"\d{1,6}", text)) else 0
-        for text in (told.emulation_major or told.major, told.emulation_minor or told.minor)
+        for text in (version.emulation_major or version.major, version.emulation_minor or version.minor)
     ]
-    name = told.git_version or f"{told.major}.{told.minor}"
-    if told.emulation_minor and told.emulation_minor != told.minor:
-        name += f", emulating {told.emulation_major}.{told.emulation_minor}"
+    name = version.git_version or f"{version.major}.{version.minor}"
+    if version.emulation_minor and version.emulation_minor != version.minor:
+        name += f", emulating {version.emulation_major}.{version.emulation_minor}"
     return (numbers[0], numbers[1]), name
 
 

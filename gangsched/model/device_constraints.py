@@ -43,16 +43,16 @@ class DeviceConstraint(msgspec.Struct, frozen=True, gc=False):
     @property
     def described(self) -> str:
         """For the reasons: "of one NUMA node, linked with each other, H100 or H200"."""
-        said = []
+        parts = []
         if self.same_numa:
-            said.append("of one NUMA node")
+            parts.append("of one NUMA node")
         if self.link_weight:
-            said.append("linked with each other as asked")
+            parts.append("linked with each other as asked")
         if self.models:
-            said.append("of model " + " or ".join(self.models))
+            parts.append("of model " + " or ".join(self.models))
         if self.min_memory_mib:
-            said.append(f"with at least {amount_text(MEMORY, self.min_memory_mib * 2**20)} each")
-        return ", ".join(said)
+            parts.append(f"with at least {amount_text(MEMORY, self.min_memory_mib * 2**20)} each")
+        return ", ".join(parts)
 
     def admits(self, model: str, memory_mib: int) -> bool:
         """Whether a device by itself may be in the set."""

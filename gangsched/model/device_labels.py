@@ -58,8 +58,8 @@ def inventory_text(annotations: Mapping[str, str] | None, labels: Mapping[str, s
     text = annotations.get(INVENTORY_KEY) if annotations else None
     if text is not None or not labels:
         return text
-    said = tuple([(key, labels[key]) for key in inventory_keys(labels)])
-    return _inventory_text(said) if said else None
+    labelled = tuple([(key, labels[key]) for key in inventory_keys(labels)])
+    return _inventory_text(labelled) if labelled else None
 
 
 def allocation_text(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None) -> str | None:
@@ -184,10 +184,10 @@ def _ids(value: str) -> list[str]:
 
 
 @lru_cache(maxsize=8192)
-def _inventory_text(said: tuple[tuple[str, str], ...]) -> str:
+def _inventory_text(labelled: tuple[tuple[str, str], ...]) -> str:
     listed: dict[str, list[str]] = {}
     unhealthy: dict[str, list[str]] = {}
-    for key, value in said:
+    for key, value in labelled:
         prefix, _, name = key.partition("/")
         for suffix, found in ((INVENTORY_SUFFIX, listed), (UNHEALTHY_SUFFIX, unhealthy)):
             if prefix.endswith(f".{suffix}"):

@@ -131,16 +131,16 @@ def inventory_annotation(listed: Mapping[str, Iterable[Device]]) -> str:
 
 def _said(device: Device) -> dict[str, object]:
     """Returns a device's known properties; its health is always included."""
-    said: dict[str, object] = {"id": device.id, "health": device.health}
+    fields: dict[str, object] = {"id": device.id, "health": device.health}
     if device.numa >= 0:
-        said["numa"] = device.numa
+        fields["numa"] = device.numa
     if device.model:
-        said["model"] = device.model
+        fields["model"] = device.model
     if device.memory_mib:
-        said["memoryMiB"] = device.memory_mib
+        fields["memoryMiB"] = device.memory_mib
     if device.links:
-        said["links"] = device.links
-    return said
+        fields["links"] = device.links
+    return fields
 
 
 def _decoded(text: str) -> dict[str, list[Device]]:

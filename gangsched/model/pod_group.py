@@ -205,18 +205,18 @@ def group_key(pod: Pod, is_basic: Callable[[GroupKey], bool | None] = _unknown_k
     named = _named(pod)
     if reference is not None and reference.pod_group_name:
         key = GroupKey(CORE, meta.namespace, reference.pod_group_name)
-        told = is_basic(key) if named or foreign.unsupported_marks(meta) else False
-        if told is None:
+        basic = is_basic(key) if named or foreign.unsupported_marks(meta) else False
+        if basic is None:
             return key
-        if not told:
+        if not basic:
             named.append((CORE, key.name, core.WHERE))
     if not named:
         return lone_key(pod)
     if len(named) == 1:
         return GroupKey(named[0][0], meta.namespace, named[0][1])
     if len({name for _, name, _ in named}) > 1:
-        said = ", ".join(f"{where} names {name!r}" for _, name, where in named)
-        raise ParseError(f"the pod names different groups: {said}; keep one")
+        names = ", ".join(f"{where} names {name!r}" for _, name, where in named)
+        raise ParseError(f"the pod names different groups: {names}; keep one")
     dialect = min((dialect for dialect, _, _ in named), key=[*_BY_NAME].index)
     return GroupKey(dialect, meta.namespace, named[0][1])
 

@@ -133,9 +133,9 @@ class Welcome:
 
 def _apart_over(one: PodTemplate, other: PodTemplate, view: PodQueries) -> list[str]:
     """Returns the topology keys over which one of the two templates repels the other."""
-    said = [(term, other) for kind, term in one.affinity_terms if kind is AffinityKind.ANTI_REQUIRED]
-    said += [(term, one) for kind, term in other.affinity_terms if kind is AffinityKind.ANTI_REQUIRED]
-    return sorted({term.topology_key for term, meant in said if view.means(term.term, meant)})
+    terms = [(term, other) for kind, term in one.affinity_terms if kind is AffinityKind.ANTI_REQUIRED]
+    terms += [(term, one) for kind, term in other.affinity_terms if kind is AffinityKind.ANTI_REQUIRED]
+    return sorted({term.topology_key for term, meant in terms if view.means(term.term, meant)})
 
 
 def not_away(template: PodTemplate, view: ClusterView) -> BoolArray | None:

@@ -119,7 +119,7 @@ def _budgets_of(
             continue
         is_long = size_of(item.spec.selector) > MAX_SELECTOR
         selector = EVERYTHING if is_long else selector_of(item.spec.selector) or EVERYTHING
-        told = item.status.disrupted_pods or {}
+        disrupted = item.status.disrupted_pods or {}
         if selector.keys not in alike:
             alike[selector.keys] = _alike(there.values(), selector.keys)
             n_left -= len(there) * (1 + len(selector.keys))
@@ -128,7 +128,7 @@ def _budgets_of(
             for some in alike[selector.keys]
             if selector.matches(some[0].pod.metadata.labels or {})
             for info in some
-            if info.pod.metadata.name not in told
+            if info.pod.metadata.name not in disrupted
         ]
         n_left -= len(alike[selector.keys]) * (1 + len(selector.keys)) + len(uids)
         if n_left < 0:

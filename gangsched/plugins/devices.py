@@ -233,10 +233,10 @@ def _missing(
         most = sets_of(inventory.topology, constraint).most(view.device_mask(row, resource), amount)
         if most.n == 0:
             (unlinked if most.exact else given_up)[row] = True
-    told = f"{amount} free {resource} {constraint.described}"
+    text = f"{amount} free {resource} {constraint.described}"
     return [
         (f"node(s) did not list their {resource}, which {CONSTRAINTS_KEY} needs", unlisted),
         *([(_not_known(resource), unknown)] if unknown.any() else []),
-        (f"node(s) without {told}", unlinked),
-        (f"node(s) where the search for {told} was given up", given_up),
+        (f"node(s) without {text}", unlinked),
+        (f"node(s) where the search for {text} was given up", given_up),
     ]

@@ -75,8 +75,8 @@ class InterPodAffinity:
 
     def pre_filter(self, state: CycleState, template: PodTemplate, view: PodQueries) -> Status:
         """Counts terms of siblings although they are not placed yet: they may be placed before this pod."""
-        said = view.terms_about(template)
-        if said and any(kind is AffinityKind.ANTI_REQUIRED for kind, _ in said):
+        terms = view.terms_about(template)
+        if terms and any(kind is AffinityKind.ANTI_REQUIRED for kind, _ in terms):
             return SUCCESS
         return SUCCESS if template.affinity_terms and _required(template) else SKIP
 
@@ -87,7 +87,7 @@ class InterPodAffinity:
         self, state: CycleState, template: PodTemplate, view: ClusterView
     ) -> Sequence[tuple[str, BoolArray]]:
         """Gives a node only the first reason that applies, as kube-scheduler does."""
-        said: list[tuple[str, BoolArray]] = []
+        found: list[tuple[str, BoolArray]] = []
         left = np.ones(view.n_rows, dtype=np.bool_)
         for reason, mask in (
             (REASON, mask_of(near(template, view))),
@@ -95,9 +95,9 @@ class InterPodAffinity:
             (REASON_EXISTING, not_against(template, view)),
         ):
             if mask is not None:
-                said.append((reason, left & ~mask))
+                found.append((reason, left & ~mask))
                 left &= mask
-        return said
+        return found
 
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
@@ -262,8 +262,8 @@ def _frees(gone: Pod, template: PodTemplate, view: PodQueries) -> bool:
         return True
     if gone.spec.affinity is None:
         return False
-    said = [term.term for kind, term in affinity_terms_of(gone) if kind is AffinityKind.ANTI_REQUIRED]
-    return any(view.means(term, template) for term in said)
+    terms = [term.term for kind, term in affinity_terms_of(gone) if kind is AffinityKind.ANTI_REQUIRED]
+    return any(view.means(term, template) for term in terms)
 
 
 def _may_mean(term: PodTerm, template: PodTemplate) -> bool:

@@ -93,10 +93,10 @@ class NodeAffinity:
         """Checks a node that fails the added affinity no further, as kube-scheduler does."""
         added = _match_required(self._added, view, EVERYWHERE)
         own = match_pod(template, view, EVERYWHERE)
-        said: list[tuple[str, BoolArray]] = [] if added is None else [(REASON_ADDED, ~added)]
+        found: list[tuple[str, BoolArray]] = [] if added is None else [(REASON_ADDED, ~added)]
         if own is not None:
-            said.append((REASON, ~own if added is None else ~own & added))
-        return said
+            found.append((REASON, ~own if added is None else ~own & added))
+        return found
 
     def score(
         self, state: CycleState, template: PodTemplate, view: NodeQueries, rows: IntArray

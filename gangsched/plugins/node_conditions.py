@@ -123,8 +123,8 @@ class NodeConditions:
     ) -> Sequence[tuple[str, BoolArray]]:
         unwell = self.usage_tracker.unwell(view.n_rows)
         return [
-            (said, unwell[k])
-            for k, (name, _, said) in enumerate(_CONDITIONS)
+            (reason, unwell[k])
+            for k, (name, _, reason) in enumerate(_CONDITIONS)
             if name != _MEMORY or self._is_best_effort(template)
         ]
 

@@ -192,15 +192,15 @@ class NodeResourcesFit:
     def reasons(
         self, state: CycleState, template: PodTemplate, view: RoomQueries
     ) -> Sequence[tuple[str, BoolArray]]:
-        said = [
+        found = [
             ("Too many pods" if name == PODS else f"Insufficient {name}", view.free(column) < amount)
             for name, column, amount in self._asked(template)
         ]
         if template.missing:
             nowhere = np.ones(view.n_rows, dtype=np.bool_)
             missing = [name for name in template.missing if not self._ignores(name)]
-            said += [(f"Insufficient {name}", nowhere) for name in missing]
-        return said
+            found += [(f"Insufficient {name}", nowhere) for name in missing]
+        return found
 
     def score(
         self, state: CycleState, template: PodTemplate, view: RoomQueries, rows: IntArray

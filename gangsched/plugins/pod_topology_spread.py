@@ -96,13 +96,13 @@ class PodTopologySpread:
         self, state: CycleState, template: PodTemplate, view: ClusterView
     ) -> Sequence[tuple[str, BoolArray]]:
         """Gives a node only the first constraint that excludes the pod."""
-        said: list[tuple[str, BoolArray]] = []
+        found: list[tuple[str, BoolArray]] = []
         left = np.ones(view.n_rows, dtype=np.bool_)
         for tally in self._tallies(template, view):
             has_label = tally.codes >= 0
-            said += [(REASON_LABEL, left & ~has_label), (REASON, left & has_label & ~tally.holds)]
+            found += [(REASON_LABEL, left & ~has_label), (REASON, left & has_label & ~tally.holds)]
             left &= tally.holds
-        return said
+        return found
 
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray

@@ -183,8 +183,8 @@ class RemainingBandwidth:
             found.append((f"Insufficient remaining bandwidth for {asked} (nearest: {near})", short))
         most = self._most(request)
         if most is not None and (beyond := (left > most) & ~silent & ~stale & view.live).any():
-            told = f"node(s) had more than {mbps(most)} MB/s of {_ASKED[request.direction]} left"
-            found.append((f"{told}, too much for a pod that expects {mbps(request.expected)} MB/s", beyond))
+            text = f"node(s) had more than {mbps(most)} MB/s of {_ASKED[request.direction]} left"
+            found.append((f"{text}, too much for a pod that expects {mbps(request.expected)} MB/s", beyond))
         return found
 
     def score(
@@ -289,16 +289,16 @@ class RemainingBandwidth:
     ) -> str:
         rows = np.flatnonzero(short)
         best = rows[np.lexsort((rows, -left[rows]))][:_NEAR_MISSES]
-        told = []
+        texts = []
         for row in best:
             one = self.usage_tracker.entry(int(row), request.direction)
             # Amounts that members of the same gang would take here are promised too.
             promised = one.total - one.used - int(left[row]) if self._args.promise else 0
-            told.append(
+            texts.append(
                 f"{view.name(int(row))} {mbps(max(int(left[row]), 0))} left of {mbps(one.total)} total,"
                 f" {mbps(one.used)} measured, {mbps(promised)} promised"
             )
-        return "; ".join(told)
+        return "; ".join(texts)
 
     def _request_of(self, template: PodTemplate) -> BandwidthRequest | None:
         known = self._requests.get(template)

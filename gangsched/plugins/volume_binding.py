@@ -164,11 +164,11 @@ class VolumeBinding:
 
     def _judged(self, state: CycleState, view: ClusterView) -> list[tuple[str, BoolArray]]:
         claims: _Claims = state.data[self.name]
-        said = self._where_bound(claims, view)
+        answers = self._where_bound(claims, view)
         if claims.unbound:
             ok, no_space = self._matching(claims, view).answer()
-            said = [*said, (REASON_BIND, ~ok & ~no_space), (REASON_SPACE, no_space)]
-        return said
+            answers = [*answers, (REASON_BIND, ~ok & ~no_space), (REASON_SPACE, no_space)]
+        return answers
 
     def _where_bound(self, claims: _Claims, view: ClusterView) -> list[tuple[str, BoolArray]]:
         """Returns reasons from bound claims; computed once per cycle, as placing siblings does not change

@@ -76,10 +76,10 @@ class VolumeRestrictions:
         self, state: CycleState, template: PodTemplate, view: ClusterView
     ) -> Sequence[tuple[str, BoolArray]]:
         free = self._free_of_conflicts(template, view)
-        said = [(REASON_DISK, ~free)]
+        found = [(REASON_DISK, ~free)]
         if _is_used(template, view):
-            said.append((REASON_POD, free))
-        return said
+            found.append((REASON_POD, free))
+        return found
 
     def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
         if template is None or change.what is Change.NODE_ADDED:

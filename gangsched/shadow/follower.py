@@ -167,7 +167,7 @@ class Shadow:
         """Returns a lone pod's node scores before it is placed; gangs are packed, which scores do not
         explain."""
         members = group.in_state(MemberState.PENDING)
-        told = [answer for info in members if (answer := self._told.pop(info.uid, None)) is not None]
+        answers = [answer for info in members if (answer := self._told.pop(info.uid, None)) is not None]
         if group.is_gang or len(members) != 1:
             return {}
         profile = self._judges.get(group.scheduler_name)
@@ -178,7 +178,7 @@ class Shadow:
             judged = judge(profile, members[0].template, view)
         except GangschedError:
             return {}  # a plugin's fault, which the attempt itself reports
-        return {uid: with_extenders(judged, told[0], view) if told else judged}
+        return {uid: with_extenders(judged, answers[0], view) if answers else judged}
 
     def _take(self, effects: Sequence[Effect], now_s: float, judged: Mapping[str, Judgement]) -> None:
         """Records the core's binds, which wait for their answer; drops everything else."""
@@ -213,8 +213,8 @@ class Shadow:
         if record is None or record.ours or record.ours_said:
             return
         n, needed = group.n_existing, group.min_count
-        said = clean(group.problem or group.message) or f"{n} of {needed} members exist"
-        self.records.refused(uid, said, now_s)
+        reason = clean(group.problem or group.message) or f"{n} of {needed} members exist"
+        self.records.refused(uid, reason, now_s)
 
     def _name_group(self, uid: str) -> None:
         record, info = self.records.get(uid), self._scheduler.shared.cache.pods.get(uid)

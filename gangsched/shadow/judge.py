@@ -34,8 +34,8 @@ class Judgement(msgspec.Struct, frozen=True):
         if row >= len(self.feasible):
             return "the node came later"
         if not self.feasible[row]:
-            said = [reason for reason, rows in self.refusals if rows[row]]
-            return ", ".join(said) or "it does not take the pod"
+            reasons = [reason for reason, rows in self.refusals if rows[row]]
+            return ", ".join(reasons) or "it does not take the pod"
         own, other = float(self.scores[chosen]), float(self.scores[row])
         return "" if own == other else f"it scores {other:g}, ours {own:g}"
 

@@ -63,11 +63,11 @@ def report_text(records: Records, *, names: Sequence[str], for_s: float) -> str:
         lines.append(
             f"decided {_lead(median(leads))} (median of {several(len(leads), 'pod')} that both placed)"
         )
-    told = [_gang_line(gang) for gang in gangs(records)]
-    told += [_pod_line(one) for one in records if not one.is_gang and one.verdict in _TOLD]
-    lines += told[:MAX_LINES]
-    if len(told) > MAX_LINES:
-        lines.append(f"and {len(told) - MAX_LINES} more; the JSON report has them")
+    entries = [_gang_line(gang) for gang in gangs(records)]
+    entries += [_pod_line(one) for one in records if not one.is_gang and one.verdict in _TOLD]
+    lines += entries[:MAX_LINES]
+    if len(entries) > MAX_LINES:
+        lines.append(f"and {len(entries) - MAX_LINES} more; the JSON report has them")
     return "\n".join(lines)
 
 
@@ -87,13 +87,13 @@ def _gang(name: str, members: Sequence[PodRecord]) -> GangReport:
     )
     bound_s = [one.theirs_s for one in members if one.theirs_s is not None]
     leads = _leads(members)
-    said = next((one.ours_said for one in members if one.ours_said), "")
+    reason = next((one.ours_said for one in members if one.ours_said), "")
     return GangReport(
         name,
         len(members),
         ours,
         theirs,
-        said,
+        reason,
         round(max(bound_s) - min(bound_s), 6) if bound_s else None,
         round(median(leads), 6) if leads else None,
     )
@@ -138,11 +138,11 @@ def _gang_line(gang: GangReport) -> str:
     theirs, ours = _nodes(gang.theirs), _nodes(gang.ours)
     over = "" if not gang.span_s else f" over {gang.span_s:.3f} s"
     if gang.is_same:
-        told = f"gang {gang.name}: the same nodes ({ours}), theirs{over or ' at once'}"
+        line = f"gang {gang.name}: the same nodes ({ours}), theirs{over or ' at once'}"
     else:
-        said = f" ({_one_line(gang.ours_said)})" if gang.ours_said else ""
-        told = f"gang {gang.name}: theirs {theirs}{over}, ours {ours}{said}"
-    return told if gang.lead_s is None else f"{told} ({_lead(gang.lead_s)})"
+        reason = f" ({_one_line(gang.ours_said)})" if gang.ours_said else ""
+        line = f"gang {gang.name}: theirs {theirs}{over}, ours {ours}{reason}"
+    return line if gang.lead_s is None else f"{line} ({_lead(gang.lead_s)})"
 
 
 def _nodes(nodes: dict[str, int]) -> str:

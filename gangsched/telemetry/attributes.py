@@ -9,7 +9,7 @@ from gangsched.telemetry.spans import Attributes
 
 def of_gang(group: Group) -> Attributes:
     """Returns the root's attributes for its gang."""
-    said: Attributes = {
+    attributes: Attributes = {
         names.NAMESPACE: group.key.namespace,
         names.GROUP: str(group.key),
         names.DIALECT: group.key.dialect,
@@ -17,12 +17,12 @@ def of_gang(group: Group) -> Attributes:
         names.ATTEMPTS: group.attempts,
     }
     if not group.is_gang:
-        said |= {names.POD_NAME: group.key.name, names.POD_UID: group.key.uid}
-        return said
-    said |= {names.MEMBERS: len(group.members), names.MIN_COUNT: group.min_count}
+        attributes |= {names.POD_NAME: group.key.name, names.POD_UID: group.key.uid}
+        return attributes
+    attributes |= {names.MEMBERS: len(group.members), names.MIN_COUNT: group.min_count}
     if group.definition is not None and group.definition.total_count:
-        said[names.TOTAL_COUNT] = group.definition.total_count
-    return said
+        attributes[names.TOTAL_COUNT] = group.definition.total_count
+    return attributes
 
 
 def of_reservation(group: Group) -> Attributes:
@@ -37,17 +37,17 @@ def of_reservation(group: Group) -> Attributes:
             n_devices += len(ids)
             if len(devices) < names.MAX_LISTED:
                 devices += ids
-    said: Attributes = {names.MEMBERS: n_members, names.N_NODES: len(nodes)}
+    attributes: Attributes = {names.MEMBERS: n_members, names.N_NODES: len(nodes)}
     if nodes:
-        said[names.NODES] = tuple(nodes)[: names.MAX_LISTED]
+        attributes[names.NODES] = tuple(nodes)[: names.MAX_LISTED]
     if devices:
-        said |= {names.DEVICES: tuple(devices[: names.MAX_LISTED]), names.N_DEVICES: n_devices}
-    return said
+        attributes |= {names.DEVICES: tuple(devices[: names.MAX_LISTED]), names.N_DEVICES: n_devices}
+    return attributes
 
 
 def of_member(info: PodInfo, message: str) -> Attributes:
     """Returns an event's attributes for one member; cuts `message`."""
-    said: Attributes = {
+    attributes: Attributes = {
         names.POD_NAME: info.pod.metadata.name,
         names.POD_UID: info.uid,
         names.NODE_NAME: info.node_name or info.pod.spec.node_name,
@@ -55,7 +55,7 @@ def of_member(info: PodInfo, message: str) -> Attributes:
     }
     devices = tuple(device_id for ids in info.ids.values() for device_id in ids)
     if devices:
-        said[names.DEVICES] = devices[: names.MAX_LISTED]
+        attributes[names.DEVICES] = devices[: names.MAX_LISTED]
     if message:
-        said[names.REASON] = message[: names.MAX_TEXT]
-    return said
+        attributes[names.REASON] = message[: names.MAX_TEXT]
+    return attributes

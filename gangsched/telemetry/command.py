@@ -84,14 +84,14 @@ def _find(args: argparse.Namespace, gang: str) -> None:
         raise ConfigError(f"{what}; a scheduler that would know does not answer: {error.message}") from None
     if not pages:
         raise ConfigError(f"{what}; the scheduler knows no gang and no pod of its own named {gang}")
-    told = pages[-1].trace
-    if not told:
+    trace = pages[-1].trace
+    if not trace:
         raise ConfigError(
             f"{what}; this scheduler writes none: it does with --trace-file FILE or --trace-endpoint URL"
         )
-    file = told.partition(" --file ")[2]
+    file = trace.partition(" --file ")[2]
     if not file or not Path(file).is_file():
-        raise ConfigError(f"{what}; the scheduler says: {one_line(told)}")
+        raise ConfigError(f"{what}; the scheduler says: {one_line(trace)}")
     args.file = file
 
 
@@ -114,8 +114,11 @@ def _present(args: argparse.Namespace, gang: str) -> str:
         )
     if not pages:
         return "and the scheduler knows no gang and no pod of its own of that name"
-    told = pages[-1].explanation
+    explanation = pages[-1].explanation
     then = (
-        "a trace is written as its parts end" if told.position else "its trace was not kept, or is elsewhere"
+        "a trace is written as its parts end"
+        if explanation.position
+        else "its trace was not kept, or is elsewhere"
     )
-    return f"it has been {told.state} for {duration(told.state_s)}: {clean(told.answer)} ({then})"
+    state = f"{explanation.state} for {duration(explanation.state_s)}"
+    return f"it has been {state}: {clean(explanation.answer)} ({then})"

@@ -123,13 +123,13 @@ class SpanLane(SpanExporter):
             result = self._exporter.export(spans)
         except Exception as error:  # a full disk, a bug of the exporter: lose only spans
             result, why = SpanExportResult.FAILURE, one_line(f"{type(error).__name__}: {error}"[:512])
-        n_refused, said = self._refused() if result is SpanExportResult.SUCCESS else (0, "")
+        n_refused, message = self._refused() if result is SpanExportResult.SUCCESS else (0, "")
         if n_refused > 0:
             n_refused = min(n_refused, len(spans))  # a collector may report any number
             self.n_exported += len(spans) - n_refused
             self.n_failed += n_refused
             self._failing = True
-            self._why = said
+            self._why = message
             self._trouble("the collector refuses spans")
         elif result is SpanExportResult.SUCCESS:
             self.n_exported += len(spans)

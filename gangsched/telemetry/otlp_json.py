@@ -48,7 +48,7 @@ def encode_line(spans: Sequence[ReadableSpan]) -> bytes:
 def _span(span: ReadableSpan) -> dict[str, Any]:
     context = span.get_span_context()
     assert context is not None
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "traceId": f"{context.trace_id:032x}",
         "spanId": f"{context.span_id:016x}",
         "parentSpanId": f"{span.parent.span_id:016x}" if span.parent is not None else "",
@@ -59,12 +59,12 @@ def _span(span: ReadableSpan) -> dict[str, Any]:
         "attributes": _attributes(span.attributes or {}),
     }
     if span.events:
-        said["events"] = [_event(event) for event in span.events]
+        fields["events"] = [_event(event) for event in span.events]
     if span.links:
-        said["links"] = [_link(link) for link in span.links]
+        fields["links"] = [_link(link) for link in span.links]
     code = span.status.status_code
-    said["status"] = {} if code is StatusCode.UNSET else {"code": code.value}
-    return said
+    fields["status"] = {} if code is StatusCode.UNSET else {"code": code.value}
+    return fields
 
 
 def _event(event: Event) -> dict[str, Any]:

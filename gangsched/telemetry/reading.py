@@ -167,11 +167,11 @@ def from_file(path: Path, gang: str) -> list[TraceView]:
     for span in (span for one in paths for span in _spans(one)):
         for attribute in span.attributes:
             if attribute.key == names.GROUP:
-                said = str(attribute.value.plain())
-                if said == gang:
+                text = str(attribute.value.plain())
+                if text == gang:
                     ids.add(span.trace_id)
                 elif len(known) < MAX_NAMES:
-                    known[said] = None
+                    known[text] = None
     if not ids:
         raise NoTrace(_no_such(gang, known), source=str(path))
     return _traces(_view(span, one) for one in paths for span in _spans(one) if span.trace_id in ids)
@@ -272,8 +272,8 @@ def _ask(url: str, more: dict[str, str]) -> list[SpanView]:
     except (OSError, http.client.HTTPException) as error:
         raise ApiError(f"no Jaeger answers at {url}: {_plainly(error)}; in a cluster: {_FORWARD}") from None
     except (ValueError, KeyError, TypeError, AttributeError, msgspec.MsgspecError):
-        said = "does not answer as Jaeger's query API does (its port is 16686 by default)"
-        raise ConfigError(said, source=url) from None
+        problem = "does not answer as Jaeger's query API does (its port is 16686 by default)"
+        raise ConfigError(problem, source=url) from None
 
 
 def _fetched(url: str) -> bytes:

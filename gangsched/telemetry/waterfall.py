@@ -39,14 +39,14 @@ def draw(trace: TraceView, *, gang: str, width: int, ascii_only: bool = False) -
     name_width = min(max(len(prefix) + len(_title(span)) for prefix, span in lines), max(20, width // 2))
     bar_width = max(_MIN_BAR, min(60, width - name_width - _NUMBERS - 14))
     shown: list[Text | Padding] = [_head(trace, gang)]
-    told: set[str] = set()
+    drawn: set[str] = set()
     for prefix, span in lines:
         if span.name == names.ATTEMPT:
-            told.clear()
+            drawn.clear()
         shown.append(_line(prefix, span, trace, name_width, bar_width, ascii_only))
         for note, style in _notes(span):
-            if note not in told:  # a reason is on the attempt and on the span that ended it
-                told.add(note)
+            if note not in drawn:  # a reason is on the attempt and on the span that ended it
+                drawn.add(note)
                 text = Text(note, style=style, overflow="fold")
                 shown.append(Padding(text, (0, 0, 0, len(prefix) + 4), expand=False))
     if trace.root is None:
@@ -136,11 +136,11 @@ def _notes(span: SpanView) -> Iterator[tuple[str, str]]:
     for name, at_ns, more in span.events[:MAX_MEMBERS]:
         style = "dim" if name == "bound" else "red"
         devices = more.get(names.DEVICES)
-        told = f"{more.get(names.POD_NAME, '')} {name} on {more.get(names.NODE_NAME, '')}"
-        told += f" after {_took(at_ns - span.start_ns)}"
-        told += f": {_listed(devices, None)}" if devices else ""
-        told += f" ({more[names.REASON]})" if more.get(names.REASON) else ""
-        yield clean(told), style
+        text = f"{more.get(names.POD_NAME, '')} {name} on {more.get(names.NODE_NAME, '')}"
+        text += f" after {_took(at_ns - span.start_ns)}"
+        text += f": {_listed(devices, None)}" if devices else ""
+        text += f" ({more[names.REASON]})" if more.get(names.REASON) else ""
+        yield clean(text), style
     untold = attributes.get(names.EVENTS_UNTOLD)
     n_more = len(span.events) - MAX_MEMBERS + (untold if isinstance(untold, int) else 0)
     if n_more > 0:

@@ -165,7 +165,7 @@ class _Asking:
         if self.line is None:
             return await self._first(path, body)
         try:
-            told = await self.line.told(path, body)
+            answer = await self.line.told(path, body)
         except ApiError as error:
             if error.code or self._is_checked or "lease" not in self._args:
                 raise
@@ -173,33 +173,33 @@ class _Asking:
             raise ApiError(f"{error.message}; {hint}") from None
         if not self._is_checked:
             self._is_checked = True
-            await self._check(self.line.server, told)
-        return told.page
+            await self._check(self.line.server, answer)
+        return answer.page
 
-    async def _check(self, server: str, told: _Told) -> None:
+    async def _check(self, server: str, answer: _Told) -> None:
         """Notes a given address that is not what it may be taken for."""
-        if told.leader is not None:
-            _note(_of_follower(server, told.leader))
-        if not told.cluster:
+        if answer.leader is not None:
+            _note(_of_follower(server, answer.leader))
+        if not answer.cluster:
             return
         known = await known_of(self._args, with_leader=False)
-        if known is not None and known.uid not in ("", told.cluster):
-            _note(_of_another(server, told.cluster, known))
+        if known is not None and known.uid not in ("", answer.cluster):
+            _note(_of_another(server, answer.cluster, known))
 
     async def _first(self, path: str, body: bytes | None) -> bytes | None:
         """Asks the default port, else the one that leads. Raises: ConfigError, ApiError."""
         local = _Line(self._args, self._session, DEFAULT_SERVER)
-        told, problem = None, None
+        answer, problem = None, None
         try:
-            told = await local.told(path, body)
+            answer = await local.told(path, body)
         except ApiError as error:
             if error.code not in (0, 401, 403):
                 raise
             problem = error
         known = await known_of(self._args, with_leader=True)
-        is_other = told is not None and known is not None and _is_other(told, known)
-        if told is not None and not is_other and told.leader is None:
-            return self._taken(local, told, known)
+        is_other = answer is not None and known is not None and _is_other(answer, known)
+        if answer is not None and not is_other and answer.leader is None:
+            return self._taken(local, answer, known)
         try:
             if known is None or not known.leader:
                 raise ApiError(known.why if known is not None else "no cluster is configured")
@@ -207,30 +207,30 @@ class _Asking:
             line = _Line(self._args, self._session, server)
             page = (await line.told(path, body)).page
         except ApiError as error:
-            if told is None and problem is not None:
+            if answer is None and problem is not None:
                 raise ApiError(f"{problem.message}; {error.message}", code=problem.code) from None
-            if told is None or (is_other and known is not None):
-                other = _of_another(DEFAULT_SERVER, told.cluster if told else "", known) if known else ""
+            if answer is None or (is_other and known is not None):
+                other = _of_another(DEFAULT_SERVER, answer.cluster if answer else "", known) if known else ""
                 raise ApiError(f"{other}; {error.message}") from None
-            _note(_of_follower(DEFAULT_SERVER, told.leader or ""))
-            return self._taken(local, told, known)
+            _note(_of_follower(DEFAULT_SERVER, answer.leader or ""))
+            return self._taken(local, answer, known)
         _note(f"asked pod {known.leader}, which leads in the cluster {known.server}, by kubectl port-forward")
         self.line, self._is_checked = line, True
         return page
 
-    def _taken(self, line: _Line, told: _Told, known: Known | None) -> bytes | None:
+    def _taken(self, line: _Line, answer: _Told, known: Known | None) -> bytes | None:
         cluster = ""
-        if known is not None and told.cluster and known.uid:
+        if known is not None and answer.cluster and known.uid:
             cluster = f", of the cluster {known.server}"
         elif known is not None:
             cluster = f"; whether it is of the kubeconfig's cluster {known.server} is not known"
         _note(f"asked the scheduler at {line.server}{cluster}")
         self.line, self._is_checked = line, True
-        return told.page
+        return answer.page
 
 
-def _is_other(told: _Told, known: Known) -> bool:
-    return bool(told.cluster and known.uid) and told.cluster != known.uid
+def _is_other(answer: _Told, known: Known) -> bool:
+    return bool(answer.cluster and known.uid) and answer.cluster != known.uid
 
 
 def _of_another(server: str, cluster: str, known: Known) -> str:
@@ -301,11 +301,11 @@ async def _ask(
     if 300 <= code < 400:
         where = "it redirects, as a proxy that wants a login does; a gangsched scheduler never does"
         raise ApiError(f"{server}{path}: {where}; give its own port", code=code)
-    said = page[:_MAX_ERROR_BYTES].decode(errors="replace").strip() or reason or "no reason is given"
+    text = page[:_MAX_ERROR_BYTES].decode(errors="replace").strip() or reason or "no reason is given"
     if code == 400 and body is not None:
-        raise ConfigError(said)
+        raise ConfigError(text)
     if code != 200:
-        raise ApiError(f"{server}{path}: {said}{_cure(code, headers)}", code=code)
+        raise ApiError(f"{server}{path}: {text}{_cure(code, headers)}", code=code)
     return _Told(page, leader, cluster)
 
 

@@ -49,8 +49,8 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.buffer.write(msgspec.json.format(body, indent=2) + b"\n")
         return 0
     console = printing.console(160)
-    for told in stories:
-        print_story(told, console)
+    for story in stories:
+        print_story(story, console)
     return 0
 
 
@@ -58,20 +58,20 @@ def _path(namespace: str, name: str) -> str:
     return f"/story/{quote(namespace, safe='')}/{quote(name, safe='')}"
 
 
-def print_story(told: Story, console: Console) -> None:
+def print_story(story: Story, console: Console) -> None:
     """Prints a line for the current state, and one for each move."""
-    who = escape(clean(told.group)) + (f" (pod {escape(clean(told.uid))})" if told.uid else "")
-    tries = "no attempt" if not told.attempts else f"{told.attempts} attempt{'s'[: told.attempts != 1]}"
-    been = f"has been {escape(clean(told.state))} for {told.seconds:.1f} s"
-    if told.end:
-        been = f"has {told.end}; it was bound {told.seconds:.1f} s ago"
+    who = escape(clean(story.group)) + (f" (pod {escape(clean(story.uid))})" if story.uid else "")
+    tries = "no attempt" if not story.attempts else f"{story.attempts} attempt{'s'[: story.attempts != 1]}"
+    been = f"has been {escape(clean(story.state))} for {story.seconds:.1f} s"
+    if story.end:
+        been = f"has {story.end}; it was bound {story.seconds:.1f} s ago"
     console.print(f"[bold]{who}[/bold] {been}; {tries}")
-    if told.message:
-        console.print(f"  {escape(clean(told.message))}")
+    if story.message:
+        console.print(f"  {escape(clean(story.message))}")
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("AT", "AFTER", "FROM", "TO", "BECAUSE"):
         table.add_column(heading, justify="right" if heading == "AFTER" else "left")
-    for move in told.moves:
+    for move in story.moves:
         at = move.at.strftime("%H:%M:%S.%f")[:-3]
         cells = (escape(clean(one)) for one in (move.before, move.state, move.cause))
         table.add_row(at, f"{move.seconds:.3f} s", *cells)

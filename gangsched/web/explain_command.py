@@ -186,10 +186,12 @@ def _led(args: argparse.Namespace, gang: str, pages: list[Page]) -> list[Page]:
 
 def print_page(page: Page, console: Console) -> None:
     """Prints the answer, then everything that supports it."""
-    told = page.explanation
-    who = escape(clean(told.group)) + (f" (pod {escape(clean(told.uid))})" if told.uid else "")
-    console.print(f"[bold]{who}[/bold]: {escape(clean(told.answer))}")
-    console.print(_place(told, is_remembered=not page.instead))
+    explanation = page.explanation
+    who = escape(clean(explanation.group)) + (
+        f" (pod {escape(clean(explanation.uid))})" if explanation.uid else ""
+    )
+    console.print(f"[bold]{who}[/bold]: {escape(clean(explanation.answer))}")
+    console.print(_place(explanation, is_remembered=not page.instead))
     if isinstance(page, StartedPage):
         console.print(f"[bold]Start:[/bold] {escape(clean(page.start.text))}")
     if page.instead:
@@ -202,16 +204,16 @@ def print_page(page: Page, console: Console) -> None:
             "This replica does not lead and decides nothing; the one that holds the lease does.\n"
             "[bold]To do:[/bold] Ask that one; who it is: kubectl -n gangsched-system get lease gangsched."
         )
-    for cure in told.cures:
+    for cure in explanation.cures:
         console.print(f"[bold]To do:[/bold] {escape(clean(cure))}")
-    if told.then:
-        console.print(f"[bold]Next:[/bold] {escape(clean(told.then))}")
-    if told.reasons:
-        _table(console, "Nodes, by reason", ("NODES", "PLUGIN", "REASON"), _reasons(told))
-    if told.near:
-        _table(console, "Nearest nodes", ("NODE", "RESOURCE", "ASKED", "FREE", "HELD BY"), _near(told))
-    if told.told:
-        console.print(f"\nIts condition says: {escape(clean(told.told))}")
+    if explanation.then:
+        console.print(f"[bold]Next:[/bold] {escape(clean(explanation.then))}")
+    if explanation.reasons:
+        _table(console, "Nodes, by reason", ("NODES", "PLUGIN", "REASON"), _reasons(explanation))
+    if explanation.near:
+        _table(console, "Nearest nodes", ("NODE", "RESOURCE", "ASKED", "FREE", "HELD BY"), _near(explanation))
+    if explanation.told:
+        console.print(f"\nIts condition says: {escape(clean(explanation.told))}")
     if page.moves:
         moves = [(move.at.strftime("%H:%M:%S"), move.before, move.state, move.cause) for move in page.moves]
         _table(console, "Last moves (UTC)", ("AT", "FROM", "TO", "BECAUSE"), moves)
@@ -219,42 +221,45 @@ def print_page(page: Page, console: Console) -> None:
         console.print(f"\nIts trace: {escape(clean(page.trace))}")
 
 
-def _place(told: Explanation, *, is_remembered: bool) -> str:
+def _place(explanation: Explanation, *, is_remembered: bool) -> str:
     """is_remembered: a running scheduler answered; a snapshot has no times and attempts."""
-    if told.end:
-        parts = [told.end + f"; bound {duration(told.state_s)} ago" * is_remembered]
+    if explanation.end:
+        parts = [explanation.end + f"; bound {duration(explanation.state_s)} ago" * is_remembered]
     else:
-        parts = [escape(clean(told.state)) + f" for {duration(told.state_s)}" * is_remembered]
-    if told.position:
-        parts.append(f"place {told.position} of {told.n_waiting} in the queue")
-        if told.waited_s is not None and is_remembered:
-            parts.append(f"in line for {duration(told.waited_s)}")
-    if told.needed is None:
-        existing = several(told.existing, "member")
+        parts = [escape(clean(explanation.state)) + f" for {duration(explanation.state_s)}" * is_remembered]
+    if explanation.position:
+        parts.append(f"place {explanation.position} of {explanation.n_waiting} in the queue")
+        if explanation.waited_s is not None and is_remembered:
+            parts.append(f"in line for {duration(explanation.waited_s)}")
+    if explanation.needed is None:
+        existing = several(explanation.existing, "member")
     else:
-        existing = f"{told.existing} of {several(told.needed, 'member')}"
-    verb = "exists" if (told.needed or told.existing) == 1 else "exist"
+        existing = f"{explanation.existing} of {several(explanation.needed, 'member')}"
+    verb = "exists" if (explanation.needed or explanation.existing) == 1 else "exist"
     counted = (
-        ("bound", told.bound - told.succeeded, not told.end),
-        ("succeeded", told.succeeded, told.succeeded > 0),
-        ("failed", told.failed, told.failed > 0),
-        ("reserved", told.reserved, not told.end),
-        ("gated", told.gated, told.gated > 0),
+        ("bound", explanation.bound - explanation.succeeded, not explanation.end),
+        ("succeeded", explanation.succeeded, explanation.succeeded > 0),
+        ("failed", explanation.failed, explanation.failed > 0),
+        ("reserved", explanation.reserved, not explanation.end),
+        ("gated", explanation.gated, explanation.gated > 0),
     )
     parts.append(
         ", ".join((f"{existing} {verb}", *(f"{n} {how}" for how, n, is_shown in counted if is_shown)))
     )
     if is_remembered:
-        parts.append(f"{several(told.attempts, 'attempt')}")
-    return "; ".join(parts) + f"; scheduler {escape(clean(told.scheduler))}"
+        parts.append(f"{several(explanation.attempts, 'attempt')}")
+    return "; ".join(parts) + f"; scheduler {escape(clean(explanation.scheduler))}"
 
 
-def _reasons(told: Explanation) -> list[tuple[str, ...]]:
-    return [(str(one.nodes), one.plugin, one.reason) for one in told.reasons]
+def _reasons(explanation: Explanation) -> list[tuple[str, ...]]:
+    return [(str(one.nodes), one.plugin, one.reason) for one in explanation.reasons]
 
 
-def _near(told: Explanation) -> list[tuple[str, ...]]:
-    return [(one.node, one.resource, one.asked, one.free, ", ".join(one.held_by) or "-") for one in told.near]
+def _near(explanation: Explanation) -> list[tuple[str, ...]]:
+    return [
+        (one.node, one.resource, one.asked, one.free, ", ".join(one.held_by) or "-")
+        for one in explanation.near
+    ]
 
 
 def _table(console: Console, title: str, headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:

@@ -72,8 +72,8 @@ async def explain_snapshot(
             if groups := _named(snapshot, one, served):
                 pages = [_page(snapshot, group, now_s, why, runs=runs) for group in groups[:_MAX_GROUPS]]
                 return await with_makers(client, pages)
-        if told := _not_ours(snapshot.pods, name, served):
-            raise ApiError(told, code=404)
+        if problem := _not_ours(snapshot.pods, name, served):
+            raise ApiError(problem, code=404)
         raise ApiError(await _nothing(client, snapshot, name, why), code=404)
 
 
@@ -115,8 +115,8 @@ async def _nothing(client: ApiClient, snapshot: Snapshot, name: str, why: str) -
     meant = [one for one in makers if one.is_meant]
     if meant:
         return await without_pods(client, namespace, meant[0])
-    if told := await named_object(client, namespace, last):
-        return f"{told} exists, and no pod names it: correct the name that its pods give, or create them"
+    if found := await named_object(client, namespace, last):
+        return f"{found} exists, and no pod names it: correct the name that its pods give, or create them"
     gangs = {str(key): group for key, group in snapshot.scheduler.shared.groups.items()}
     own = [one.partition("/")[2] for one in gangs if one.startswith(f"{namespace}/")]
     meant_name = nearest_name(last, [*own, *(maker.name for maker in makers)])
@@ -129,20 +129,19 @@ async def _nothing(client: ApiClient, snapshot: Snapshot, name: str, why: str) -
 
 
 def _page(snapshot: Snapshot, group: Group, now_s: float, why: str, *, runs: bool) -> Page:
-    told = explain(snapshot.scheduler, group, now_s)
-    if not told.told:
-        told = replace(told, told=clean(condition_of(group)))
-    told = as_seen(snapshot, group, told)
-    if told.position:
-        told = replace(told, then="")
-        if told.answer.startswith(FITS):
-            told = replace(told, answer=f"{FITS}, and no scheduler has placed it.")
-    if told.position and not runs:
-        start = (
-            f"Start a scheduler that serves {told.scheduler!r}, or see why none answers: gangsched doctor."
-        )
-        told = replace(told, cures=(start, *told.cures))
-    return Page(leads=True, explanation=told, moves=(), trace="", instead=clean(why))
+    explanation = explain(snapshot.scheduler, group, now_s)
+    if not explanation.told:
+        explanation = replace(explanation, told=clean(condition_of(group)))
+    explanation = as_seen(snapshot, group, explanation)
+    if explanation.position:
+        explanation = replace(explanation, then="")
+        if explanation.answer.startswith(FITS):
+            explanation = replace(explanation, answer=f"{FITS}, and no scheduler has placed it.")
+    if explanation.position and not runs:
+        served_by = repr(explanation.scheduler)
+        start = f"Start a scheduler that serves {served_by}, or see why none answers: gangsched doctor."
+        explanation = replace(explanation, cures=(start, *explanation.cures))
+    return Page(leads=True, explanation=explanation, moves=(), trace="", instead=clean(why))
 
 
 def condition_of(group: Group) -> str:

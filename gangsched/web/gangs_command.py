@@ -102,11 +102,11 @@ async def _elsewhere(args: argparse.Namespace, namespace: str) -> str:
             kubeconfig=args.kubeconfig, context=args.context, master=args.master
         )
         async with ApiClient(credentials) as client:
-            told = await no_namespace(client, namespace)
+            missing = await no_namespace(client, namespace)
         n = len(await _read(args, ""))
     except ApiError:
         return ""
-    return "; ".join(filter(None, (told, f"{n} elsewhere (-A)" if n else "")))
+    return "; ".join(filter(None, (missing, f"{n} elsewhere (-A)" if n else "")))
 
 
 async def _read(args: argparse.Namespace, namespace: str) -> list[GangRow]:

@@ -73,11 +73,11 @@ class Health:
         return None
 
     def _say(self, wrong: dict[str, str]) -> None:
-        said = "; ".join(f"{name}: {why}" for name, why in wrong.items())
+        text = "; ".join(f"{name}: {why}" for name, why in wrong.items())
         # Reasons may contain changing numbers: log only when the set of failing checks changes.
         if ",".join(wrong) != self._logged:
             self._logged = ",".join(wrong)
             if wrong:
-                _log.warning(f"{self.name} fails", why=said)
+                _log.warning(f"{self.name} fails", why=text)
             else:
                 _log.info(f"{self.name} is well again")

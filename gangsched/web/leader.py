@@ -169,24 +169,24 @@ async def forwarded(args: argparse.Namespace, pod: str) -> AsyncIterator[str]:
 async def _port(process: Process) -> int:
     """Returns the port that kubectl has taken; 0: it ended."""
     assert process.stdout is not None
-    told = b""
-    while len(told) < _MAX_BYTES:
+    output = b""
+    while len(output) < _MAX_BYTES:
         try:
-            told += await process.stdout.receive()
+            output += await process.stdout.receive()
         except anyio.EndOfStream:
             return 0
-        if found := _FORWARDED.search(told):
+        if found := _FORWARDED.search(output):
             return int(found[1])
     return 0
 
 
 async def _complaint(process: Process) -> str:
     assert process.stderr is not None
-    told = b""
+    output = b""
     with anyio.move_on_after(1.0):
         try:
-            while len(told) < _MAX_BYTES:
-                told += await process.stderr.receive()
+            while len(output) < _MAX_BYTES:
+                output += await process.stderr.receive()
         except anyio.EndOfStream:
             pass
-    return one_line(" ".join(told.decode(errors="replace").split())[-300:]) or "no answer in time"
+    return one_line(" ".join(output.decode(errors="replace").split())[-300:]) or "no answer in time"

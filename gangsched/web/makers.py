@@ -145,13 +145,14 @@ async def _refusal(client: ApiClient, namespace: str, name: str) -> str:
     newest = max(own, key=lambda one: one.last, default=None)
     if newest is None or not newest.note or newest.last < time.time() - FRESH_S:
         return f"no Event says that creating them has failed; {see}"
-    told = clean(newest.note)[:_MAX_CHARS].rstrip(". ")
-    return f"creating them failed: {told}{await _meant(client, told)}. The controller tries again by itself"
+    message = clean(newest.note)[:_MAX_CHARS].rstrip(". ")
+    meant = await _meant(client, message)
+    return f"creating them failed: {message}{meant}. The controller tries again by itself"
 
 
-async def _meant(client: ApiClient, told: str) -> str:
+async def _meant(client: ApiClient, message: str) -> str:
     """Returns `; did you mean x?` for a misspelt PriorityClass."""
-    found = _NO_CLASS.search(told)
+    found = _NO_CLASS.search(message)
     if found is None:
         return ""
     try:
@@ -181,11 +182,11 @@ async def with_makers(client: ApiClient, pages: Sequence[Page]) -> list[Page]:
 
 
 async def _with_makers(client: ApiClient, page: Page) -> Page:
-    told = page.explanation
-    owed = told.owed
+    explanation = page.explanation
+    owed = explanation.owed
     if owed is None or not owed.makers:
         return page
-    namespace = told.group.partition("/")[0]
+    namespace = explanation.group.partition("/")[0]
     owners: list[Owner] = []
     for named in owed.makers:
         kind, _, name = named.partition("/")
@@ -196,10 +197,10 @@ async def _with_makers(client: ApiClient, page: Page) -> Page:
     cure = too_few(owed.needed, owed.stated_by, owners)
     if not cure:
         return page
-    cures = [clean(cure), *(one for one in told.cures if one != owed.cure)]
-    answer = f"{told.answer} {NO_MORE}"
+    cures = [clean(cure), *(one for one in explanation.cures if one != owed.cure)]
+    answer = f"{explanation.answer} {NO_MORE}"
     return msgspec.structs.replace(
-        page, explanation=msgspec.structs.replace(told, answer=answer, cures=tuple(cures))
+        page, explanation=msgspec.structs.replace(explanation, answer=answer, cures=tuple(cures))
     )
 
 

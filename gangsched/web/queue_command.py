@@ -74,14 +74,14 @@ def run(args: argparse.Namespace) -> int:
 
 async def _elsewhere(args: argparse.Namespace, namespace: str) -> str:
     """As of gangs: what waits in other namespaces, and whether this one exists, as far as it may be known."""
-    told, n = "", 0
+    missing, n = "", 0
     with contextlib.suppress(ApiError, ConfigError):
         n = decoded(args, await ask(args, "/queue"), QueuePage).n_waiting
     with contextlib.suppress(ApiError, ConfigError):
         credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context)
         async with ApiClient(credentials) as client:
-            told = await no_namespace(client, namespace)
-    return "; ".join(filter(None, (told, f"{n} elsewhere (-A)" if n else "")))
+            missing = await no_namespace(client, namespace)
+    return "; ".join(filter(None, (missing, f"{n} elsewhere (-A)" if n else "")))
 
 
 async def no_namespace(client: ApiClient, namespace: str) -> str:

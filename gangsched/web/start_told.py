@@ -48,17 +48,17 @@ class Start(msgspec.Struct, frozen=True, rename="camel"):
     nodes: int = 0
 
 
-def start_of(told: Explanation, row: QueueRow | None, now: datetime, *, problem: str = "") -> Start:
+def start_of(explanation: Explanation, row: QueueRow | None, now: datetime, *, problem: str = "") -> Start:
     """row: the gang's row in the queue, with estimates. problem: why the queue is unavailable."""
     try:
-        state = GroupState(told.state)
+        state = GroupState(explanation.state)
     except ValueError:
+        shown = repr(explanation.state[:40])
         return Start(
-            "unknown",
-            f"unknown: this version does not know the state {told.state[:40]!r}; use the scheduler's version",
+            "unknown", f"unknown: this version does not know the state {shown}; use the scheduler's version"
         )
     if state in _STARTED:
-        return Start("started", "it has started, and has ended" if told.end else "it has started")
+        return Start("started", "it has started, and has ended" if explanation.end else "it has started")
     if row is not None and row.starts_in_s is not None:
         nodes = f"{row.claimed_nodes} node{'' if row.claimed_nodes == 1 else 's'}"
         how: Kind = "promised" if row.is_promised else "estimated"

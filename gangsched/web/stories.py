@@ -83,11 +83,11 @@ def story_of(group: Group, now_s: float, ago_s: float, *, to_tenant: bool = Fals
     )
 
 
-def moves_of(told: list[Moved], group: Group, ago_s: float) -> list[Move]:
+def moves_of(moves_made: list[Moved], group: Group, ago_s: float) -> list[Move]:
     """Returns a group's moves with the time of day; ago_s: what to add to the core's clock."""
     moves = []
-    before_s = told[0].at_s if told else group.since_s
-    for moved in told:
+    before_s = moves_made[0].at_s if moves_made else group.since_s
+    for moved in moves_made:
         at = datetime.fromtimestamp(moved.at_s + ago_s, UTC)
         seconds = round(moved.at_s - before_s, 3)
         moves.append(Move(at, moved.before.value, seconds, moved.state.value, moved.cause.value))

@@ -143,8 +143,8 @@ def _amounts(part: _Part, body: Json) -> Iterator[str]:
                 for resource, text in (resources.get(key) or {}).items():
                     if key == "requests" and (resources.get("limits") or {}).get(resource) == text:
                         continue  # as the limit, which has been looked at
-                    if resource.startswith(_IN_BYTES) and (told := _odd(resource, str(text))):
-                        yield f"{part.field}{field}.{listed}[{i}].resources.{key}.{resource}: {told}"
+                    if resource.startswith(_IN_BYTES) and (problem := _odd(resource, str(text))):
+                        yield f"{part.field}{field}.{listed}[{i}].resources.{key}.{resource}: {problem}"
 
 
 def _odd(resource: str, text: str) -> str:

@@ -236,11 +236,11 @@ def _print_gang(gang: Gang, console: Console, endless: int) -> None:
     if gang.starts == "unread":
         console.print(f"[bold red]{_shown(gang.name)} cannot be scheduled[/bold red]: {_shown(gang.problem)}")
         return
-    told = gang.why
+    why = gang.why
     console.print(
-        f"[bold red]{_shown(gang.name)} would not start now[/bold red]: {_shown(told.answer if told else '')}"
+        f"[bold red]{_shown(gang.name)} would not start now[/bold red]: {_shown(why.answer if why else '')}"
     )
-    for cure in told.cures if told else ():
+    for cure in why.cures if why else ():
         console.print(f"[bold]To do:[/bold] {_shown(cure)}")
     if gang.starts == "later" and gang.in_s is not None and gang.at is not None:
         after = ", ".join(gang.after) or "nobody"
@@ -248,12 +248,12 @@ def _print_gang(gang: Gang, console: Console, endless: int) -> None:
             f"It would start in about {duration(gang.in_s)} ({gang.at:%Y-%m-%d %H:%M} UTC), when these have"
             f" ended as stated: {_shown(after)}. That holds if nothing else comes before it."
         )
-    elif told is not None and told.waits_for_ends:
+    elif why is not None and why.waits_for_ends:
         console.print(
             "When it would start is not known: no stated end makes room for it"
             f" ({several(endless, 'running pod')} {'states' if endless == 1 else 'state'} none)."
         )
-    for reason in told.reasons if told else ():
+    for reason in why.reasons if why else ():
         console.print(f"  {several(reason.nodes, 'node')}: {_shown(reason.plugin)}: {_shown(reason.reason)}")
 
 

@@ -77,7 +77,7 @@ def read_manifests(
     for _, place, document in documents:
         with _at(place):
             reading.take(document, namespace)
-            warnings += (f"{place}: {told}" for told in accepted.check(document))
+            warnings += (f"{place}: {problem}" for problem in accepted.check(document))
     notes = reading.left_out.lines()
     if not reading.pods and not reading.refused:
         sources = ", ".join(dict.fromkeys(one.source for one in documents))

@@ -134,8 +134,8 @@ def _as_seen(snapshot: Snapshot, trial: Trial, pods: Sequence[Pod], found: Answe
     gangs = []
     for gang in found.gangs:
         if (group := groups.get(gang.name)) is not None and gang.starts != "unread":
-            told = gang.why or explain(trial.core, group, trial.now_s)
-            why = as_seen(snapshot, group, told, on_trial=True)
+            explanation = gang.why or explain(trial.core, group, trial.now_s)
+            why = as_seen(snapshot, group, explanation, on_trial=True)
             unplaced = gang.unplaced + [member.name for member in gang.members]
             gang = replace(gang, starts="not", members=[], unplaced=unplaced, why=why, in_s=None, after=[])
         gangs.append(gang)

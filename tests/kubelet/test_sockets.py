@@ -86,7 +86,7 @@ class Node:
             self.sockets.settings,
             plugins,
             self.pods,
-            said=self.said.append,
+            write_report=self.said.append,
             record=record,
             listed=listed,  # type: ignore[arg-type]
         )
@@ -225,7 +225,13 @@ async def test_a_resource_may_be_an_existing_one_and_a_kubelet_that_calls_before
 
         plugins = [PluginDocument(resource="nvidia.com/gpu", hand_off="count")]
         handing = Handing(
-            "n1", sockets.settings, plugins, NodePods(), said=lambda text: None, record=record, listed=listed
+            "n1",
+            sockets.settings,
+            plugins,
+            NodePods(),
+            write_report=lambda text: None,
+            record=record,
+            listed=listed,
         )
         async with anyio.create_task_group() as group:
             group.start_soon(handing.run)

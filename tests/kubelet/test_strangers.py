@@ -80,7 +80,7 @@ async def test_a_kubelet_that_is_not_there_yet_is_waited_for(directory: Path) ->
     )
     plugins = [PluginDocument(resource=NIC, hand_off="count")]
     handing = Handing(
-        "n1", settings, plugins, NodePods(), said=lambda text: None, record=record, listed=listed
+        "n1", settings, plugins, NodePods(), write_report=lambda text: None, record=record, listed=listed
     )
     async with anyio.create_task_group() as group:
         group.start_soon(handing.run)

@@ -182,5 +182,5 @@ class Schema:
     @cached_property
     def merge_strategies(self) -> tuple[str, ...]:
         """The strategies of strategic merge: `merge`, `replace`, `retainKeys`."""
-        said = self.spec.get("x-kubernetes-patch-strategy")
-        return tuple(said.split(",")) if said else ()
+        strategies = self.spec.get("x-kubernetes-patch-strategy")
+        return tuple(strategies.split(",")) if strategies else ()

@@ -144,13 +144,13 @@ def canonical_time(text: str, *, micro: bool) -> str:
     layout += [("15", r"\d\d"), (":", ":"), ("04", r"\d\d"), (":", ":"), ("05", r"\d\d")]
     # A fraction may follow the seconds although the layout has none.
     layout += [(".000000", r"\.\d{6,9}" if micro else r"(\.\d+)?"), ("Z07:00", r"Z|[+-]\d\d:\d\d")]
-    said = "".join(element for element, _ in layout if micro or element != ".000000")
+    shape = "".join(element for element, _ in layout if micro or element != ".000000")
     at = 0
     for element, pattern in layout:
         found = re.compile(pattern).match(text, at)
         if not found:
             raise BadText(
-                f"parsing time {quoted(text)} as {quoted(said)}: "
+                f"parsing time {quoted(text)} as {quoted(shape)}: "
                 f"cannot parse {quoted(text[at:])} as {quoted(element)}"
             )
         at = found.end()

@@ -62,8 +62,8 @@ class GroupOutcome:
             shared.queue.back_off(group, Cause.BIND_FAILED, shared.now_s)
             if group.is_gang and group.n_pending:
                 shared.mark_group(group)  # the numbers by which it was being bound no longer hold
-            said = f"gang {group.key} was not bound: {why}" if group.is_gang else why
-            self._reporter.rejected(group, said)
+            message = f"gang {group.key} was not bound: {why}" if group.is_gang else why
+            self._reporter.rejected(group, message)
         else:
             self._reporter.bound_in_part(group, why)
             self.half_bound(group)

@@ -177,8 +177,8 @@ class StartRecords:
         """Since when its members say so, on this process' clock; now, if none does or that is unknown."""
         ahead_s, now_s = self._shared.wall_ahead_s, self._shared.now_s
         marks = (_mark(info) for info in group.in_state(BOUND))
-        said = [one.last_transition_time for one in marks if one is not None and one.reason == reason]
-        times = [at.timestamp() for at in said if at is not None]
+        stamps = [one.last_transition_time for one in marks if one is not None and one.reason == reason]
+        times = [at.timestamp() for at in stamps if at is not None]
         return now_s if ahead_s is None or not times else min(min(times) - ahead_s, now_s)
 
     def whole(self, group: Group) -> None:

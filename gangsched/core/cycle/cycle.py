@@ -343,8 +343,8 @@ def _explain(demands: Sequence[Demand], shortage: _Shortage) -> FitError:
     if not shortage.refused.is_success:
         found = []
         counted, plugins = {shortage.refused.reason: view.n_nodes}, [shortage.refused.plugin]
-    told = ", ".join(f"{n} {reason}" for reason, n in sorted(counted.items(), key=lambda x: (-x[1], x[0])))
-    sentence = f"0/{view.n_nodes} nodes are available" + (f": {told}." if told else ".")
+    reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(counted.items(), key=lambda x: (-x[1], x[0])))
+    sentence = f"0/{view.n_nodes} nodes are available" + (f": {reasons}." if reasons else ".")
     fit, wanted, held = 0, 1, group.n_bound + group.n_assumed
     if group.is_gang:
         wanted = demand.n_needed + held

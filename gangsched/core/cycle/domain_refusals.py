@@ -23,20 +23,20 @@ MAX_NAMED = 3
 
 
 def refusal(
-    demand: Demand, kinds: Sequence[TemplateMembers], said: str, inner: FitError | None, where: str
+    demand: Demand, kinds: Sequence[TemplateMembers], reason: str, inner: FitError | None, where: str
 ) -> FitError:
     """Returns the error with this sentence; with an inner error, also what the domain `where` lacks."""
     group = demand.group
     prefix = f"gang {group.key}: " if group.is_gang else ""
     if inner is None:
-        return FitError(group, sentence(f"{prefix}{said}"), _rejected_by(demand, kinds))
+        return FitError(group, sentence(f"{prefix}{reason}"), _rejected_by(demand, kinds))
     # What is proved is proved of that domain alone.
     reasons = inner.message.removeprefix(prefix).replace(PROVED, PROVED_THERE)
-    message = f"{prefix}{said}. In {where}: {reasons}"
+    message = f"{prefix}{reason}. In {where}: {reasons}"
     rejected = tuple(dict.fromkeys((*_rejected_by(demand, kinds), *inner.rejected_by)))
     short = inner.shortage
     if short is not None:
-        short = replace(short, about_domains=f"{said}. In {where}: ")
+        short = replace(short, about_domains=f"{reason}. In {where}: ")
     return replace(inner, group=group, message=message, rejected_by=rejected, shortage=short)
 
 

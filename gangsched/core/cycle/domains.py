@@ -156,8 +156,8 @@ class Domains:
             f"{info.pod.metadata.name} is in {self._name(info.row) if code >= 0 else 'none'}"
             for code, info in by_domain.items()
         ]
-        told = ", ".join(where[:MAX_NAMED]) + (", …" if len(where) > MAX_NAMED else "")
-        self.refusal = self._refusal(f"its members are not in one {self._what}: {told}")
+        names = ", ".join(where[:MAX_NAMED]) + (", …" if len(where) > MAX_NAMED else "")
+        self.refusal = self._refusal(f"its members are not in one {self._what}: {names}")
         return None
 
     def _name(self, row: int) -> str:
@@ -333,8 +333,8 @@ class Domains:
 
     # -- why not ---------------------------------------------------------------------------------------
 
-    def _refusal(self, said: str, inner: FitError | None = None, where: str = "") -> FitError:
-        return refusal(self._demand, self._kinds, said, inner, where)
+    def _refusal(self, reason: str, inner: FitError | None = None, where: str = "") -> FitError:
+        return refusal(self._demand, self._kinds, reason, inner, where)
 
     def nowhere(self, run: _Run) -> FitError:
         """Explains that no domain holds the group: how near each comes, and what the nearest one lacks."""
@@ -369,11 +369,11 @@ class Domains:
                 why,
                 best,
             )
-        told = [f"{names[one]} could take {held[one]}" for one in ranked[:MAX_NAMED]]
-        if (more := len(ranked) - len(told)) > 0:
-            told.append(f"{several(more, 'other')} no more than that")
+        parts = [f"{names[one]} could take {held[one]}" for one in ranked[:MAX_NAMED]]
+        if (more := len(ranked) - len(parts)) > 0:
+            parts.append(f"{several(more, 'other')} no more than that")
         return self._refusal(
-            f"no {self._what} has room for {members_text(needed)}: {', '.join(told)}", why, best
+            f"no {self._what} has room for {members_text(needed)}: {', '.join(parts)}", why, best
         )
 
     def unfit(self, names: Sequence[str], inner: FitError | None) -> FitError:
@@ -381,11 +381,11 @@ class Domains:
         tried = list(dict.fromkeys(names))
         if not self._required and inner is not None:
             return inner
-        told = ", ".join(tried[:MAX_NAMED])
-        told += f" and {len(tried) - MAX_NAMED} more" if len(tried) > MAX_NAMED else ""
+        text = ", ".join(tried[:MAX_NAMED])
+        text += f" and {len(tried) - MAX_NAMED} more" if len(tried) > MAX_NAMED else ""
         needed = members_text(self._demand.n_needed)
         return self._refusal(
-            f"no {self._what or 'node'} can take {needed} placed as they ask; tried: {told}",
+            f"no {self._what or 'node'} can take {needed} placed as they ask; tried: {text}",
             inner,
             tried[0],
         )

@@ -72,8 +72,8 @@ def _class_of(resource: str, short: Shortage) -> str:
 def _selected(template: PodTemplate, view: NodeQueries) -> Iterator[str]:
     """Yields a sentence for each label that the nodeSelector names and no node has."""
     for key, value in islice(sorted((template.spec.node_selector or {}).items()), _MAX_NAMED):
-        if told := _unknown(key, [value], view):
-            yield f"nodeSelector: {told}"
+        if text := _unknown(key, [value], view):
+            yield f"nodeSelector: {text}"
 
 
 def _required(template: PodTemplate, view: NodeQueries) -> Iterator[str]:
@@ -91,8 +91,8 @@ def _required(template: PodTemplate, view: NodeQueries) -> Iterator[str]:
 
 def _none_has(requirements: list[SelectorRequirement] | tuple[()], view: NodeQueries) -> str:
     for one in requirements[:_MAX_LOOKED_AT]:
-        if one.operator == "In" and (told := _unknown(one.key, one.values or (), view)):
-            return told
+        if one.operator == "In" and (text := _unknown(one.key, one.values or (), view)):
+            return text
     return ""
 
 

@@ -144,7 +144,7 @@ def _reserved_row(info: PodInfo, group: Group, view: NodeQueries) -> int:
 
 def unhealthy(found: Sequence[Lack], view: DeviceQueries) -> list[str]:
     """ "ID on NODE" of unhealthy devices, on the first nodes that are short."""
-    told = []
+    lines = []
     for lack in found:
         if not view.has_unhealthy(lack.resource):
             continue
@@ -152,15 +152,15 @@ def unhealthy(found: Sequence[Lack], view: DeviceQueries) -> list[str]:
             inventory = view.inventory(row, lack.resource)
             if inventory is not None and inventory.healthy.bit_count() < len(inventory.ids):
                 ill = [one for i, one in enumerate(inventory.ids) if not inventory.healthy >> i & 1]
-                told += [f"{one} on {view.name(row)}" for one in ill]
-    return told
+                lines += [f"{one} on {view.name(row)}" for one in ill]
+    return lines
 
 
 def named(amounts: Mapping[str, int | str]) -> str:
     """ "a (16), b (8), 2 more"."""
-    told = [f"{name} ({n})" if len(amounts) > 1 else name for name, n in islice(amounts.items(), _MAX_NAMED)]
-    more = len(amounts) - len(told)
-    return ", ".join(told) + (f", {more} more" if more else "")
+    parts = [f"{name} ({n})" if len(amounts) > 1 else name for name, n in islice(amounts.items(), _MAX_NAMED)]
+    more = len(amounts) - len(parts)
+    return ", ".join(parts) + (f", {more} more" if more else "")
 
 
 def _own_rows(short: Shortage, lack: Lack) -> BoolArray:

@@ -134,8 +134,8 @@ def _classes(level: IntArray, kinds: IntArray, live: BoolArray) -> dict[int, int
     for code in sorted(inside):
         # A plugin that needs the label sees no domain in nodes without it, so they are unlike all nodes with
         # it.
-        said = (code < 0, tuple(sorted(inside[code])))
-        classes[code] = known.setdefault(said, len(known))
+        inner = (code < 0, tuple(sorted(inside[code])))
+        classes[code] = known.setdefault(inner, len(known))
     return classes
 
 

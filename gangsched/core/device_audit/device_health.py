@@ -176,9 +176,9 @@ class DeviceHealth:
         self._set_due(failure)
         self._shared.count("device_failures")
         failed_under = f"has failed under pod {info.pod.key}{problem}"
-        said = f"device {failure.devices} on node {info.node_name} {failed_under}"
-        self._tell(info, "Warning", "DeviceFailed", said)
-        self._reporter.devices(group, healthy=False, reason="DeviceFailed", message=said)
+        message = f"device {failure.devices} on node {info.node_name} {failed_under}"
+        self._tell(info, "Warning", "DeviceFailed", message)
+        self._reporter.devices(group, healthy=False, reason="DeviceFailed", message=message)
 
     def _forget_refused(self, failure: _Failure) -> None:
         """Forgets an eviction that was refused, as the devices that it was for are well."""
@@ -217,15 +217,15 @@ class DeviceHealth:
         self._forget_refused(failure)
         del self.failing[info.uid]
         self._due.drop(info.uid)
-        said = f"device {failure.devices} on node {info.node_name} is well again under pod {info.pod.key}"
-        self._tell(info, "Normal", "DeviceRecovered", said)
-        self._close(info.group, "DeviceRecovered", said)
+        message = f"device {failure.devices} on node {info.node_name} is well again under pod {info.pod.key}"
+        self._tell(info, "Normal", "DeviceRecovered", message)
+        self._close(info.group, "DeviceRecovered", message)
 
     def _gone(self, uid: str) -> None:
         failure = self.failing.pop(uid)
         self._due.drop(uid)
-        said = f"pod {failure.info.pod.key}, which had failed devices, is gone"
-        self._close(failure.info.group, "PodGone", said)
+        message = f"pod {failure.info.pod.key}, which had failed devices, is gone"
+        self._close(failure.info.group, "PodGone", message)
 
     def _close(self, group: Group | None, reason: str, message: str) -> None:
         if group is not None and not any(failure.info.group is group for failure in self.failing.values()):
@@ -240,10 +240,10 @@ class DeviceHealth:
             return
         if not shared.settings.allow_eviction:
             self._due.set(info.uid, shared.now_s + _LOOK_AGAIN_OFF_S)  # it may be on by then
-            said = f"pod {info.pod.key} stays: allowEviction is off"
-            if failure.refused != said:
-                failure.refused = said
-                self._tell(info, "Warning", "DeviceFailed", said)
+            message = f"pod {info.pod.key} stays: allowEviction is off"
+            if failure.refused != message:
+                failure.refused = message
+                self._tell(info, "Warning", "DeviceFailed", message)
             return
         if group.state in _MOVING:
             self._due.set(info.uid, shared.now_s + _LOOK_AGAIN_S)
@@ -286,10 +286,10 @@ class DeviceHealth:
         if failure.info.group.state is GroupState.UNWINDING:
             return False
         failure.is_refused = True
-        said = f"evicting {failure.info.pod.key}: {event.code} {event.message}"
-        if event.code not in _NOT_TOLD and said != failure.refused:
-            failure.refused = said
-            self._tell(failure.info, "Warning", "DeviceFailed", said)
+        message = f"evicting {failure.info.pod.key}: {event.code} {event.message}"
+        if event.code not in _NOT_TOLD and message != failure.refused:
+            failure.refused = message
+            self._tell(failure.info, "Warning", "DeviceFailed", message)
         return True
 
     def _tell(self, info: PodInfo, kind: str, reason: str, message: str) -> None:

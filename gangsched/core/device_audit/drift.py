@@ -60,7 +60,7 @@ class Drift(msgspec.Struct):
     """What is wrong with one pod's annotations: EDITED or SWAPPED."""
 
     kind: str
-    said: str
+    message: str
     n_tries: int = 0
     is_sent: bool = False
 
@@ -235,9 +235,9 @@ class DriftAudit:
     # -- the comparison --------------------------------------------------------------------------------
 
     def _compare(self, name: str, report: DeviceReport) -> None:
-        for ended, said in self._ended_pods.compare(name, report):
+        for ended, message in self._ended_pods.compare(name, report):
             self._shared.count(f"device_drift_{SWAPPED}")
-            self._tell(ended, said)
+            self._tell(ended, message)
         cache = self._shared.cache
         on_node = cache.by_node.get(name, {})
         had_theirs = self._listed.get(name, _NOBODY) & on_node.keys()
@@ -300,27 +300,29 @@ class DriftAudit:
 
     # -- outcomes --------------------------------------------------------------------------------------
 
-    def _drifted(self, info: PodInfo, kind: str, said: str) -> None:
+    def _drifted(self, info: PodInfo, kind: str, message: str) -> None:
         known = self.drifts.get(info.uid, _NONE)
-        if (known.kind, known.said) == (kind, said):
+        if (known.kind, known.message) == (kind, message):
             return
         self._shared.count(f"device_drift_{kind}")
         can_repair = self._shared.settings.devices.repair
-        self.drifts[info.uid] = Drift(kind, said)
+        self.drifts[info.uid] = Drift(kind, message)
         self.due.set(info.uid, self._shared.now_s if can_repair else NEVER_S)
-        self._tell(info, said if can_repair else f"{said}; repairAnnotations is off, so it is left as it is")
+        self._tell(
+            info, message if can_repair else f"{message}; repairAnnotations is off, so it is left as it is"
+        )
 
-    def _unusable(self, info: PodInfo, said: str) -> None:
-        if self.unusable.get(info.uid) == said:
+    def _unusable(self, info: PodInfo, message: str) -> None:
+        if self.unusable.get(info.uid) == message:
             return
         settings = self._shared.settings
         evicts = settings.devices.on_mismatch == "evict"
         self._shared.count(f"device_drift_{UNUSABLE}")
-        self.unusable[info.uid] = said
+        self.unusable[info.uid] = message
         self._evict_s.set(info.uid, self._shared.now_s if evicts else NEVER_S)
         why = "" if settings.allow_eviction else "allowEviction is off"
         why = why if evicts else "onMismatch is none"
-        self._tell(info, f"{said}; {why}, so it is left alone" if why else f"{said}; it is evicted")
+        self._tell(info, f"{message}; {why}, so it is left alone" if why else f"{message}; it is evicted")
 
     def _usable_again(self, uid: str) -> None:
         self.unusable.pop(uid, None)

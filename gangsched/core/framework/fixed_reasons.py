@@ -34,8 +34,8 @@ class FixedReasons:
         """mask: the mask of these Filters for the template."""
         kept = self._kept.get(template.serial)
         if kept is None or kept[0] is not mask:
-            said = reasons_of(self._plugins, self._ask, state, template, view)
-            kept = (mask, [(name, reasons) for name, some in said if (reasons := tuple(some))])
+            answers = reasons_of(self._plugins, self._ask, state, template, view)
+            kept = (mask, [(name, reasons) for name, some in answers if (reasons := tuple(some))])
             if len(self._kept) > n_kept(view.n_rows):
                 self._kept.clear()
             self._kept[template.serial] = kept
@@ -51,10 +51,12 @@ def reasons_of(
 ) -> Iterator[Said]:
     """Yields each plugin's reasons, calling it on demand. Raises: PluginError."""
     for plugin in plugins:
-        said: list[Any] = ask(plugin.name, "Filter", converted, plugin.reasons, list, state, template, view)
-        for one in said:
+        answers: list[Any] = ask(
+            plugin.name, "Filter", converted, plugin.reasons, list, state, template, view
+        )
+        for one in answers:
             _check(plugin.name, one, view.n_rows)
-        yield plugin.name, said
+        yield plugin.name, answers
 
 
 def _check(plugin: str, one: object, n_rows: int) -> None:

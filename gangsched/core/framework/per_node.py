@@ -190,20 +190,20 @@ class PerNodeFilter(_PerNode):
         return view.is_touched(rows)
 
     def _verdicts(self, state: CycleState, pod: Pod, infos: Sequence[NodeInfo]) -> BoolArray:
-        said = self._said(state, pod, infos)
-        if said.count(SUCCESS) == len(said):
-            return np.ones(len(said), dtype=np.bool_)
+        answers = self._said(state, pod, infos)
+        if answers.count(SUCCESS) == len(answers):
+            return np.ones(len(answers), dtype=np.bool_)
         lets = (
             one is SUCCESS or self._checked(one, info).is_success
-            for one, info in zip(said, infos, strict=True)
+            for one, info in zip(answers, infos, strict=True)
         )
-        return np.fromiter(lets, dtype=np.bool_, count=len(said))
+        return np.fromiter(lets, dtype=np.bool_, count=len(answers))
 
-    def _checked(self, said: Any, info: NodeInfo) -> Status:
-        if type(said) is Status and said.code in _ANSWERS and type(said.reason) is str:
-            return said
+    def _checked(self, answer: Any, info: NodeInfo) -> Status:
+        if type(answer) is Status and answer.code in _ANSWERS and type(answer.reason) is str:
+            return answer
         try:
-            return checked_status(self.name, self._point, said, _ANSWERS)
+            return checked_status(self.name, self._point, answer, _ANSWERS)
         except PluginError as error:
             raise self._wrong(error.problem, info) from None
 
@@ -213,8 +213,8 @@ class PerNodeFilter(_PerNode):
         """Returns why not, for the nodes that reached this plugin. Shape of each: bool[n_rows]."""
         infos = _infos_on(view, rows)
         found: dict[str, BoolArray] = {}
-        for said, info in zip(self._said(state, template.pod, infos), infos, strict=True):
-            status = self._checked(said, info)
+        for answer, info in zip(self._said(state, template.pod, infos), infos, strict=True):
+            status = self._checked(answer, info)
             if not status.is_success:
                 found.setdefault(status.reason, np.zeros(view.n_rows, dtype=np.bool_))[info.row] = True
         return list(found.items())
@@ -246,10 +246,10 @@ class PerNodeScore(_PerNode):
         return scores
 
     def _numbers(self, state: CycleState, pod: Pod, infos: Sequence[NodeInfo]) -> FloatArray:
-        said = self._said(state, pod, infos)
+        answers = self._said(state, pod, infos)
         try:
-            return np.fromiter(said, dtype=np.float64, count=len(said))
+            return np.fromiter(answers, dtype=np.float64, count=len(answers))
         except (TypeError, ValueError):
-            at = next(i for i, one in enumerate(said) if not isinstance(one, int | float))
-            problem = f"answered {type(said[at]).__name__}, expected a number"
+            at = next(i for i, one in enumerate(answers) if not isinstance(one, int | float))
+            problem = f"answered {type(answers[at]).__name__}, expected a number"
             raise self._wrong(problem, infos[at]) from None

@@ -88,8 +88,8 @@ def bad_fields(status: Status) -> str:
     # NaN is not above itself.
     if timeout_s is None or (isinstance(timeout_s, Real) and timeout_s >= timeout_s):
         return ""
-    said = "NaN" if isinstance(timeout_s, Real) else type(timeout_s).__name__
-    return f"answered a Status with {said} for its timeout_s, expected a number"
+    shown = "NaN" if isinstance(timeout_s, Real) else type(timeout_s).__name__
+    return f"answered a Status with {shown} for its timeout_s, expected a number"
 
 
 def bad_reason(answer: Status | NodeSubset) -> str:

@@ -31,8 +31,8 @@ def agree(group: Group) -> bool:
     stated = {info.stated for info in group.members.values() if _counts(info)}
     if not one_speaks(group.key):
         return len(stated) <= 1
-    said = {one for one in stated if speaks(one)}
-    return len(said) <= 1 and len({one[:N_COMMON] for one in stated}) <= 1
+    statements = {one for one in stated if speaks(one)}
+    return len(statements) <= 1 and len({one[:N_COMMON] for one in stated}) <= 1
 
 
 def disagreement(group: Group) -> str:
@@ -43,6 +43,6 @@ def disagreement(group: Group) -> str:
             if _counts(info):
                 by_value.setdefault(info.stated[i], info.pod.metadata.name)
         if len(by_value) > 1:
-            said = ", ".join(f"{value!r} ({pod})" for value, pod in list(by_value.items())[:4])
-            return f"gang {group.key}: members disagree on {name}: {said}; give all of them the same"
+            values = ", ".join(f"{value!r} ({pod})" for value, pod in list(by_value.items())[:4])
+            return f"gang {group.key}: members disagree on {name}: {values}; give all of them the same"
     return f"gang {group.key}: members disagree on the group's numbers"

@@ -237,10 +237,10 @@ class Attempts:
             if unoffered(answer.shortage):
                 self._shared.cache.objects.asked_for[DEVICE_CLASSES] = None
             holding = self._shared.queue.waiting
-            told = lack_sentences(answer.shortage, answer.group, holding)
+            sentences = lack_sentences(answer.shortage, answer.group, holding)
             kept = self.kept.describe(unit, answer.shortage)
             former = self._owners.former_sentences(answer.group)
-            message = " ".join((message, *told, *kept, *former, *self._describe_ends(answer.shortage)))
+            message = " ".join((message, *sentences, *kept, *former, *self._describe_ends(answer.shortage)))
         self._reject(unit, f"{claimed} {message}" if claimed else message, answer)
 
     def _place(self, unit: list[Group]) -> Plan | FitError:
@@ -358,8 +358,8 @@ class Attempts:
         for group in unit:
             self._shared.forget_all(group, why)
         claimed = self.kept.kept_out(unit, for_good=code is Code.UNRESOLVABLE)
-        told = f"{claimed} {why}" if claimed else why
-        self._rejected(unit, told, ((plugin, None),), is_pending=code is Code.PENDING)
+        message = f"{claimed} {why}" if claimed else why
+        self._rejected(unit, message, ((plugin, None),), is_pending=code is Code.PENDING)
 
     def _reject(self, unit: list[Group], message: str, answer: FitError) -> None:
         """Rejects the unit and releases its reservations."""

@@ -108,11 +108,11 @@ class ExtenderVerdicts:
         self, state: CycleState, template: PodTemplate, view: RowQueries
     ) -> Sequence[tuple[str, BoolArray]]:
         answer = self.current.get(template.serial, _NOBODY)
-        said: dict[str, list[str]] = {}
+        by_reason: dict[str, list[str]] = {}
         for node, why in answer.failed.items():
-            said.setdefault(why or "node(s) were refused by an extender", []).append(node)
+            by_reason.setdefault(why or "node(s) were refused by an extender", []).append(node)
         found = []
-        for why, nodes in said.items():
+        for why, nodes in by_reason.items():
             mask = np.zeros(view.n_rows, dtype=np.bool_)
             mask[_rows(nodes, view)] = True
             found.append((why, mask))
@@ -177,8 +177,8 @@ class Extenders:
         if asked.open:
             self._rest(group)
             return True
-        said = asked.answers.items()
-        self._verdicts.current = {serial: answer for serial, answer in said if answer is not _NOBODY}
+        answers = asked.answers.items()
+        self._verdicts.current = {serial: answer for serial, answer in answers if answer is not _NOBODY}
         return False
 
     def spent(self, group: Group) -> None:

@@ -67,16 +67,16 @@ class GroupSpecs:
 
     def objects(self) -> list[PodGroupAdded | PodGroupUpdated]:
         """PodGroup objects as last received."""
-        return [event for told in self._read_from.values() for event in told.values()]
+        return [event for by_order in self._read_from.values() for event in by_order.values()]
 
     def put_object(self, event: PodGroupAdded | PodGroupUpdated) -> None:
         """Takes a PodGroup object's current state."""
         meta = event.item.metadata
         key = GroupKey(event.dialect, meta.namespace, meta.name)
         order = api_group_order(event.dialect, event.api_version)
-        told = self._read_from.setdefault(key, {})
-        before, first = told.get(order), min(told, default=order)
-        told[order] = event
+        by_order = self._read_from.setdefault(key, {})
+        before, first = by_order.get(order), min(by_order, default=order)
+        by_order[order] = event
         if order <= first:
             self._take(key, before if order == first else None, event)
 
@@ -112,10 +112,10 @@ class GroupSpecs:
         """Forgets an object that is gone; a group that was never whole gathers again."""
         meta = event.item.metadata
         key = GroupKey(event.dialect, meta.namespace, meta.name)
-        told = self._read_from.get(key, {})
-        told.pop(api_group_order(event.dialect, event.api_version), None)
-        if told:  # an object of the same name is left in another API group
-            self._take(key, None, told[min(told)])
+        by_order = self._read_from.get(key, {})
+        by_order.pop(api_group_order(event.dialect, event.api_version), None)
+        if by_order:  # an object of the same name is left in another API group
+            self._take(key, None, by_order[min(by_order)])
             return
         self._objects.pop(key, None)
         self._read_from.pop(key, None)
@@ -135,8 +135,8 @@ class GroupSpecs:
     def ignored_of(self, group: Group) -> list[str]:
         """Sentences about keys of the group's object and members that are never read, and about wishes of the
         group that gangsched does not grant."""
-        told = self._read_from.get(group.key)
-        of_keys = ignored_on_object(told[min(told)].item.metadata) if told else ()
+        by_order = self._read_from.get(group.key)
+        of_keys = ignored_on_object(by_order[min(by_order)].item.metadata) if by_order else ()
         wishes = () if group.definition is None else group.definition.wishes
         subject = f"gang {group.key}" if group.is_gang else f"pod {group.key}"
         found = [*self.own_keys.ignored_in_group(group, of_keys), *(f"{subject}: {wish}" for wish in wishes)]
@@ -170,9 +170,9 @@ class GroupSpecs:
             self._shared.queue.activate(group, Cause.PLACE_CHANGED)
         strangers = self._strangers.get(group.key)
         if strangers and not group.problem and not group.has_started:
-            said = ", ".join(sorted({*strangers, group.scheduler_name}))
+            names = ", ".join(sorted({*strangers, group.scheduler_name}))
             group.problem = (
-                f"gang {group.key}: members name different schedulers ({said}); "
+                f"gang {group.key}: members name different schedulers ({names}); "
                 "a gang can only start whole if one scheduler places all of it"
             )
 
@@ -233,25 +233,25 @@ class GroupSpecs:
     def _refusal(self, group: Group, definition: PodGroup) -> str:
         """Why the group may not start as it is, "" if it may; also reports unsupported settings."""
         if definition.known_roles and _has_strange_role(group, definition):
-            told = next((i for i in group.members.values() if i.role not in definition.known_roles), None)
-            if told is not None:
+            stranger = next((i for i in group.members.values() if i.role not in definition.known_roles), None)
+            if stranger is not None:
                 known = ", ".join(repr(role) for role in definition.known_roles if role)
                 return (
-                    f"gang {group.key}: member {told.pod.metadata.name} has role {told.role!r}, which is not "
-                    f"one of the group's: {known}"
+                    f"gang {group.key}: member {stranger.pod.metadata.name} has role {stranger.role!r},"
+                    f" which is not one of the group's: {known}"
                 )
         if not definition.unsupported and not definition.wishes:
             return ""
         mode = self._shared.settings.foreign_markers.get(group.scheduler_name, REFUSE)
         subject = f"gang {group.key}" if group.is_gang else f"pod {group.key}"
         if mode == REFUSE and definition.unsupported:
-            said = "; ".join(definition.unsupported)
-            return f"{subject} asks for something that gangsched does not do: {said}"
-        said = "; ".join((*definition.unsupported, *definition.wishes))
-        if mode != IGNORE and group.warned != said:
-            group.warned = said
+            text = "; ".join(definition.unsupported)
+            return f"{subject} asks for something that gangsched does not do: {text}"
+        text = "; ".join((*definition.unsupported, *definition.wishes))
+        if mode != IGNORE and group.warned != text:
+            group.warned = text
             self._reporter.event(
-                group, "Warning", "ForeignMarker", "Scheduling", f"{subject}: this is ignored: {said}"
+                group, "Warning", "ForeignMarker", "Scheduling", f"{subject}: this is ignored: {text}"
             )
         return ""
 

@@ -195,8 +195,8 @@ class Owners:
             start = owner.start
         why = _how(claim, owner)
         if why and not pod.spec.node_name:
-            told = claim.owner if owner is None else owner.uid
-            self._tell(str(told), f"{claim.owner} is not one gang, {why}", pod)
+            about = claim.owner if owner is None else owner.uid
+            self._tell(str(about), f"{claim.owner} is not one gang, {why}", pod)
         return start
 
     def _tell(self, owner: str, message: str, pod: Pod) -> None:
@@ -265,10 +265,10 @@ class Owners:
         if start is Start.LEADER_FIRST:
             n_pods, leading = n_pods - 1, []
         n_pods = max(1, n_pods)
-        told = (info.stated, n_pods, least, leading)
-        if group.definition is not None and group.read_from == told:
+        read = (info.stated, n_pods, least, leading)
+        if group.definition is not None and group.read_from == read:
             return group.definition, ""
-        group.read_from = told
+        group.read_from = read
         return _definition(group, info.pod, n_pods, least, leading)
 
     @staticmethod
@@ -354,11 +354,11 @@ def read_inferred(names: Iterable[str]) -> tuple[tuple[str, ...], str]:
     known = {name.lower(): name for name in ORDERED}
     found = {known[name.lower()] for name in wanted if name.lower() in known}
     unknown = [name for name in wanted if name.lower() not in known and name != _NONE]
-    said = ""
+    text = ""
     if unknown:
         all_names = ", ".join((*ORDERED, _ALL, _NONE))
-        said = f"{unknown[0][:63]!r} is not one of {all_names}{nearest(unknown[0], ORDERED)}"
-    return tuple(name for name in ORDERED if name in found), said
+        text = f"{unknown[0][:63]!r} is not one of {all_names}{nearest(unknown[0], ORDERED)}"
+    return tuple(name for name in ORDERED if name in found), text
 
 
 def _is_counted(group: Group) -> bool:
@@ -371,20 +371,20 @@ def _is_counted(group: Group) -> bool:
 
 def _how(claim: Claim, owner: Owner | None) -> str:
     """How an owner's pods start if they are not one gang, why, and what its user can do; "" if they are."""
-    said = claim if owner is None else owner
-    if not said.why:
+    of = claim if owner is None else owner
+    if not of.why:
         return ""
     how = "each of its roles is a gang of its own"
-    if said.start is Start.NO_GANG:
+    if of.start is Start.NO_GANG:
         how = "its pods are started one by one"
-    elif said.start is Start.LEADER_FIRST:
+    elif of.start is Start.LEADER_FIRST:
         if not claim.is_leader:
             return ""
         how = (
             f"its leader is started alone, and no room is kept for its workers ({claim.n_pods - 1}), which "
             "may find none"
         )
-    return f"{how}: {said.why}; {said.cure}"
+    return f"{how}: {of.why}; {of.cure}"
 
 
 def _least_of_each(group: Group, roles: Iterable[Role], *, is_owed: bool) -> dict[str, int]:

@@ -81,11 +81,13 @@ class SimilarPods:
         templates = self._templates
         template = templates.template(pod)
         key, problem, holds = self.key_of(pod)
-        said = (identity_of(pod), stated_by(key, pod), role_of(key, pod))
+        statements = (identity_of(pod), stated_by(key, pod), role_of(key, pod))
         beside = self._core_key_beside(pod)
         ignored = self._group_specs.own_keys.ignored(pod, key)
         is_timed = states_walltime(pod.metadata)
-        like = SimilarPod(pod, template, key, problem, *said, templates.edition, beside, ignored, is_timed)
+        like = SimilarPod(
+            pod, template, key, problem, *statements, templates.edition, beside, ignored, is_timed
+        )
         self._latest = like if holds and templates.is_of_all_alike(pod) else None
         return like
 

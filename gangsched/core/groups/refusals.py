@@ -38,8 +38,8 @@ class Refusals:
 
     def sentence(self, group: Group) -> str:
         """The refusals as a sentence without a full stop; "" if none is known."""
-        told = self._refusals.get(group.key, {})
-        return "; ".join(f"{owner} could not create more: {said}" for owner, said in told.items())
+        refusals = self._refusals.get(group.key, {})
+        return "; ".join(f"{owner} could not create more: {message}" for owner, message in refusals.items())
 
     def ask(self, group: Group) -> None:
         """Requests the Events, unless a request is recent."""
@@ -59,16 +59,16 @@ class Refusals:
         if group is None or group.state is not GroupState.GATHERING:
             self._refusals.pop(key, None)
             return None
-        told = self._refusals.pop(key, {})
-        before = told.pop(owner, "")
-        said = clean(event.message)[:_MAX_CHARS].rstrip(". ")
-        if said:
-            told[owner] = said
-        if told:
-            self._refusals[key] = told
+        refusals = self._refusals.pop(key, {})
+        before = refusals.pop(owner, "")
+        message = clean(event.message)[:_MAX_CHARS].rstrip(". ")
+        if message:
+            refusals[owner] = message
+        if refusals:
+            self._refusals[key] = refusals
             if len(self._refusals) > _MAX_TOLD:
                 del self._refusals[next(iter(self._refusals))]
-        return group if said != before else None
+        return group if message != before else None
 
     def advance(self) -> None:
         """Asks again about gangs that still gather."""

@@ -100,8 +100,8 @@ class WalltimeEvictions:
         over = f"{_named(group)} has run past its walltime" + (f", which was over{when}" if when else "")
         if not shared.settings.allow_eviction:
             self._stay[group] = end_s
-            said = f"{over}, and stays: allowEviction is off"
-            self._reporter.event(group, "Warning", "OverrunStays", "Walltime", said)
+            message = f"{over}, and stays: allowEviction is off"
+            self._reporter.event(group, "Warning", "OverrunStays", "Walltime", message)
             return
         if group.is_half_bound or any(info.uid in shared.victims for info in staying):
             self._set(group.key, shared.now_s + _AGAIN_S)

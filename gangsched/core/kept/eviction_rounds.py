@@ -146,13 +146,13 @@ class EvictionRounds:
         found = Rounds(n_bound=group.n_bound)
         for info in group.in_state(PENDING):
             for condition in info.pod.status.conditions or ():
-                said = _ROUNDS.match(condition.message) if condition.type == CONDITION else None
-                if said is None or int(said[1]) < found.n:
+                match = _ROUNDS.match(condition.message) if condition.type == CONDITION else None
+                if match is None or int(match[1]) < found.n:
                     continue
                 at, ahead_s = condition.last_transition_time, self._shared.wall_ahead_s
                 now_s = self._shared.now_s
                 at_s = now_s if at is None or ahead_s is None else min(at.timestamp() - ahead_s, now_s)
-                found = Rounds(int(said[1]), at_s, at_s, condition.reason == _TAKEN, group.n_bound)
+                found = Rounds(int(match[1]), at_s, at_s, condition.reason == _TAKEN, group.n_bound)
         return found
 
 

@@ -389,8 +389,8 @@ class PreemptionSearch:
             (self._n_helpful, "No preemption victims found for incoming pod"),
             (self._n_nodes - self._n_helpful, "Preemption is not helpful for scheduling"),
         ]
-        told = ", ".join(f"{n} {why}" for n, why in counts if n)
-        return Status.unschedulable(f"0/{self._n_nodes} nodes are available: {told}.")
+        reasons = ", ".join(f"{n} {why}" for n, why in counts if n)
+        return Status.unschedulable(f"0/{self._n_nodes} nodes are available: {reasons}.")
 
     def _ran_out(self) -> Status:
         return Status.unschedulable(

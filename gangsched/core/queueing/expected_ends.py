@@ -78,15 +78,15 @@ class EndsTold:
 
 def _told(lack: Lack, rows: IntArray, short: Shortage, walltimes: Walltimes, latest: Latest) -> Iterator[str]:
     found = _holders(lack.resource, rows, short, walltimes, latest)
-    told: list[str] = []
+    parts: list[str] = []
     for one in found[:_MAX_NAMED]:
         amount = amount_text(lack.resource, one.amount)
-        what = amount if told else f"holds {amount} {lack.resource}"
-        told.append(f"{marked(one.kind, [one.name])} {what} until {_time(one.ends)} ({one.how})")
+        what = amount if parts else f"holds {amount} {lack.resource}"
+        parts.append(f"{marked(one.kind, [one.name])} {what} until {_time(one.ends)} ({one.how})")
     if len(found) > _MAX_NAMED:
-        told.append(f"{len(found) - _MAX_NAMED} more have a known end")
-    if told:
-        yield "; ".join(told) + "."
+        parts.append(f"{len(found) - _MAX_NAMED} more have a known end")
+    if parts:
+        yield "; ".join(parts) + "."
 
 
 def _nearest(lack: Lack) -> IntArray:

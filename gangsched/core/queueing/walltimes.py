@@ -110,12 +110,12 @@ class Walltimes:
 
     def pod_walltime(self, pod: Pod) -> Walltime:
         """The walltime that a pod in no group states."""
-        said = self._by_pod.get(pod.metadata.uid)
-        if said is None or said[0] is not pod:
-            said = self._by_pod[pod.metadata.uid] = (pod, pod_walltime(pod))
+        known = self._by_pod.get(pod.metadata.uid)
+        if known is None or known[0] is not pod:
+            known = self._by_pod[pod.metadata.uid] = (pod, pod_walltime(pod))
             if len(self._by_pod) > _MAX_PODS:
                 del self._by_pod[next(iter(self._by_pod))]
-        return said[1]
+        return known[1]
 
     def _asked(self, group: Group) -> tuple[Walltime, bool]:
         """(the walltime, whether it follows from statements alone, so that only an edit changes it)."""

@@ -46,10 +46,10 @@ class _Counts(NamedTuple):
     pending: int
 
 
-def status_of(group: Group, definition: PodGroup, told: Told) -> Status | None:
+def status_of(group: Group, definition: PodGroup, report: Told) -> Status | None:
     """Returns the fields to write; None where the group's API has no field for this."""
     say = _SAY.get(definition.api_version.partition("/")[0])
-    return None if say is None else say(group, definition, told)
+    return None if say is None else say(group, definition, report)
 
 
 def has_phase(definition: PodGroup) -> bool:
@@ -95,20 +95,20 @@ def with_condition(status: Status, mine: Status) -> dict[str, Any]:
     return {"conditions": _merged(status.get("conditions"), mine)}
 
 
-def _core(group: Group, definition: PodGroup, told: Told) -> Status | None:
+def _core(group: Group, definition: PodGroup, report: Told) -> Status | None:
     """Returns a condition, its time to be stamped at the edge; Initially… from 1.37."""
-    if not (told.scheduled or told.refused):
+    if not (report.scheduled or report.refused):
         return None  # this API has no condition for a gang that is being bound
     kind = _core_kind(definition)
     mine = {
         "type": kind,
-        "status": "True" if told.scheduled else "False",
-        "reason": told.reason,
-        "message": told.message,
+        "status": "True" if report.scheduled else "False",
+        "reason": report.reason,
+        "message": report.message,
         "observedGeneration": definition.generation,
     }
     before = condition_of(known_status(group, definition).get("conditions"), kind)
-    if before.get("status") == "True" and not told.scheduled:
+    if before.get("status") == "True" and not report.scheduled:
         return None  # "initially": once true it stays true
     if all(before.get(key) == value for key, value in mine.items()):
         return None
@@ -120,7 +120,7 @@ def _core_kind(definition: PodGroup) -> str:
     return "PodGroupScheduled" if is_old else "PodGroupInitiallyScheduled"
 
 
-def _coscheduling(group: Group, definition: PodGroup, told: Told) -> Status:
+def _coscheduling(group: Group, definition: PodGroup, report: Told) -> Status:
     counts, least = _count(group), group.min_count
     if counts.succeeded >= least:
         phase = "Finished"
@@ -131,7 +131,7 @@ def _coscheduling(group: Group, definition: PodGroup, told: Told) -> Status:
             n_started = counts.running + counts.succeeded + counts.failed
             phase = "Running" if n_started >= least else "Unknown" if lacks(group) else "Scheduled"
     elif group.n_holding:
-        phase = "Unknown" if counts.running and told.refused else "Scheduling"
+        phase = "Unknown" if counts.running and report.refused else "Scheduling"
     elif group.state in _RESERVED:
         phase = "Scheduling" if group.state is GroupState.BINDING else "PreScheduling"
     else:
@@ -139,49 +139,49 @@ def _coscheduling(group: Group, definition: PodGroup, told: Told) -> Status:
     return {"phase": phase, "scheduled": group.n_bound, **_ended_and_running(counts)}
 
 
-def _volcano(group: Group, definition: PodGroup, told: Told) -> Status:
+def _volcano(group: Group, definition: PodGroup, report: Told) -> Status:
     counts, known = _count(group), definition.status
     if group.has_started and counts.running and lacks(group):
         phase = "Unknown"
     elif group.has_started:
         # In this API Running means that the pods have their nodes, and Completed that no pod is left to run.
         phase = "Running" if counts.running or counts.pending else "Completed"
-    elif group.n_bound and counts.running and told.refused:
+    elif group.n_bound and counts.running and report.refused:
         phase = "Unknown"
     elif group.state in _RESERVED or known.get("phase") == "Inqueue":
         phase = "Inqueue"  # their controllers create pods once it is Inqueue, and it never goes back
     else:
         phase = "Pending"
     status: dict[str, Any] = {"phase": phase, **_ended_and_running(counts)}
-    if told.scheduled:
+    if report.scheduled:
         mine = {"type": "Scheduled", "status": "True", "reason": "tasks in gang are ready to be scheduled"}
         others = [c for c in _list(known.get("conditions")) if c.get("type") != "Unschedulable"]
         status["conditions"] = _merged(others, mine)
-    elif told.refused:
-        reason = told.reason
+    elif report.refused:
+        reason = report.reason
         if reason == UNSCHEDULABLE and not group.problem:
             reason = "NotEnoughResources" if group.is_complete else "NotEnoughTasks"
-        mine = {"type": "Unschedulable", "status": "True", "reason": reason, "message": told.message}
+        mine = {"type": "Unschedulable", "status": "True", "reason": reason, "message": report.message}
         status["conditions"] = _merged(known.get("conditions"), mine)
     return status
 
 
-def _kai(group: Group, definition: PodGroup, told: Told) -> Status:
+def _kai(group: Group, definition: PodGroup, report: Told) -> Status:
     """Counts, and the condition of a group without room; KAI's API has no phases."""
     counts, known = _count(group), _list(definition.status.get("schedulingConditions"))
     status: dict[str, Any] = {**_ended_and_running(counts), "pending": counts.pending}
     ours = {"type": KAI_CONDITION, "nodePool": KAI_NODE_POOL}
     others = [c for c in known if any(c.get(key) != value for key, value in ours.items())]
-    if told.scheduled:
+    if report.scheduled:
         status["schedulingConditions"] = others
-    elif told.refused:
+    elif report.refused:
         before = next((c for c in known if c not in others), {})
         mine = {
             **ours,
             "status": "True",
-            "reason": told.reason,
-            "message": told.message,
-            "reasons": [{"reason": told.reason, "message": told.message}],
+            "reason": report.reason,
+            "message": report.message,
+            "reasons": [{"reason": report.reason, "message": report.message}],
         }
         if any(before.get(key) != value for key, value in mine.items()):
             mine["transitionID"] = str(1 + max((_transition(c) for c in known), default=0))

@@ -259,8 +259,8 @@ class Reporter:
         definition = group.definition
         if definition is None or not definition.uid:
             return
-        told = Told(scheduled, reason, clean_for(group.key.namespace, message))
-        status = status_of(group, definition, told)
+        report = Told(scheduled, reason, clean_for(group.key.namespace, message))
+        status = status_of(group, definition, report)
         if status is not None and group.key.dialect == CORE:
             for own in group.reported_conditions.values():
                 status = with_condition(status, own)
@@ -273,8 +273,8 @@ class Reporter:
         definition = group.definition
         if definition is None or not definition.uid or not has_phase(definition):
             return
-        told = Told(group.has_started and not lacks(group), "Scheduled", "", refused=False)
-        status = status_of(group, definition, told)
+        report = Told(group.has_started and not lacks(group), "Scheduled", "", refused=False)
+        status = status_of(group, definition, report)
         known = known_status(group, definition)
         if status is not None and is_step(known, status, group.min_count):
             self._write(group, definition, status)
@@ -295,8 +295,8 @@ class Reporter:
     def condition(self, group: Group, kind: str) -> Mapping[str, Any]:
         """Returns the condition as last written, by an earlier process too; empty if it never was."""
         definition = group.definition
-        if (told := group.reported_conditions.get(kind)) is not None or definition is None:
-            return told or {}
+        if (written := group.reported_conditions.get(kind)) is not None or definition is None:
+            return written or {}
         return condition_of(definition.status.get("conditions"), kind)
 
     def _tell_condition(

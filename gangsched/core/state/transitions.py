@@ -156,8 +156,10 @@ def move(group: Group, cause: Cause, now_s: float) -> GroupState:
     before = group.state
     state = TRANSITIONS.get((before, cause))
     if state is None:
-        told = [f"{moved.at_s:.3f} {moved.state.value}: {moved.cause.value}" for moved in story(group)]
-        raise InvariantError(f"{group.key} is {before.value} and cannot be moved by {cause.name}", story=told)
+        lines = [f"{moved.at_s:.3f} {moved.state.value}: {moved.cause.value}" for moved in story(group)]
+        raise InvariantError(
+            f"{group.key} is {before.value} and cannot be moved by {cause.name}", story=lines
+        )
     if state is not before:
         group.state = state
         group.since_s = now_s
@@ -175,12 +177,12 @@ def story(group: Group) -> list[Moved]:
 
 
 def _replayed(group: Group, n_moves: int) -> list[Moved]:
-    told: list[Moved] = []
+    moves: list[Moved] = []
     state = group.moved_from
     for at_s, cause in group.moves[:n_moves]:
         before, state = state, TRANSITIONS[state, cause]
-        told.append(Moved(at_s, cause, before, state))
-    return told
+        moves.append(Moved(at_s, cause, before, state))
+    return moves
 
 
 AFTER_BINDS = frozenset(

@@ -31,6 +31,6 @@ def end_of(group: Group) -> End:
 def ended_text(group: Group, of: str = "") -> str:
     """Returns "3 have succeeded, 1 has failed"; "" if none has ended. of: comes after the first number."""
     counts = group.counts
-    told = ((counts[DONE], "succeeded"), (counts[MemberState.FAILED], "failed"))
-    found = [(n, "has" if n == 1 else "have", how) for n, how in told if n]
+    ways = ((counts[DONE], "succeeded"), (counts[MemberState.FAILED], "failed"))
+    found = [(n, "has" if n == 1 else "have", how) for n, how in ways if n]
     return ", ".join(f"{n}{'' if i else of} {has} {how}" for i, (n, has, how) in enumerate(found))

@@ -58,6 +58,6 @@ def _lacking(group: Group, least: Mapping[str, int]) -> list[tuple[str, int, int
 def roles_text(missing: Iterable[tuple[str, int, int]]) -> str:
     """Names roles that lack members, for a message that states how many there are."""
     missing = list(missing)
-    told = "".join(f"; role {role}: {n} of {wanted}" for role, n, wanted in missing[:_MAX_ROLES])
+    text = "".join(f"; role {role}: {n} of {wanted}" for role, n, wanted in missing[:_MAX_ROLES])
     n_more = len(missing) - _MAX_ROLES
-    return told + (f"; and {several(n_more, 'role')} more" if n_more > 0 else "")
+    return text + (f"; and {several(n_more, 'role')} more" if n_more > 0 else "")

@@ -92,8 +92,8 @@ class RefusalsLane(SlowLane[ReadRefusals]):
 
     def _done(self, call: Call[ReadRefusals], body: bytes) -> None:
         item = call.item
-        said = last_refusal(body, time.time())
-        self._emit(RefusalsRead(item.group, item.kind, item.name, said))
+        found = last_refusal(body, time.time())
+        self._emit(RefusalsRead(item.group, item.kind, item.name, found))
 
     def _again(self, call: Call[ReadRefusals], error: ApiError) -> bool:
         return False

@@ -338,14 +338,14 @@ class EventLane(SlowLane[RecordEvent]):
 
     def submit(self, item: RecordEvent) -> None:
         """Queue an event, unless an identical one was sent recently."""
-        said = _said(item)
+        content = _said(item)
         now_s = time.monotonic()
-        before_s = self._recent.get(said)
+        before_s = self._recent.get(content)
         if before_s is not None and now_s - before_s < EVENT_REPEAT_S:
             self.n_repeated += 1
             return
-        self._recent[said] = now_s
-        self._recent.move_to_end(said)
+        self._recent[content] = now_s
+        self._recent.move_to_end(content)
         if len(self._recent) > MAX_REMEMBERED_EVENTS:
             self._recent.popitem(last=False)
         super().submit(item)

@@ -93,8 +93,8 @@ def _from_yaml(body: bytes, expected: Expected) -> dict[str, Any]:
         # Through JSON: timestamps and the like are strings there, as in the real server.
         obj = msgspec.json.decode(msgspec.json.encode(yaml.load(body, Loader=loader)))
     except (yaml.YAMLError, ConfigError, ValueError, TypeError, OverflowError, RecursionError) as error:
-        said = " ".join(str(error).split())
-        raise _unrecognized(f"couldn't get version/kind; json parse error: {said}", body, expected) from None
+        text = " ".join(str(error).split())
+        raise _unrecognized(f"couldn't get version/kind; json parse error: {text}", body, expected) from None
     if not isinstance(obj, dict):
         raise _unrecognized("couldn't get version/kind; json parse error: not an object", body, expected)
     return obj

@@ -83,8 +83,8 @@ class Documents:
         if path == "/version":
             return responses.document(version())
         if path in _HEALTH:
-            said = f"[+]ping ok\n{path[1:]} check passed\n" if "verbose" in request.query else "ok"
-            return responses.plain_text(200, said)
+            text = f"[+]ping ok\n{path[1:]} check passed\n" if "verbose" in request.query else "ok"
+            return responses.plain_text(200, text)
         return None
 
     def _openapi_document(self, path: str, request: Request) -> Answer | None:

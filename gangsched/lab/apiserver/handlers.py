@@ -237,8 +237,8 @@ class Handlers:
         if done.left is not None or strategy.returns_deleted:
             return _warned(self._one(done.item, target, wanted, request), context)
         resource = target.resource
-        said = success(name=existing.name, group=resource.group, kind=resource.plural, uid=existing.uid)
-        return _warned(responses.document(said), context)
+        status = success(name=existing.name, group=resource.group, kind=resource.plural, uid=existing.uid)
+        return _warned(responses.document(status), context)
 
     def _delete_collection(self, request: Request, target: Target) -> Answer:
         wanted = negotiate(request.accept).shape

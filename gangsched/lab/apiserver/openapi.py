@@ -149,11 +149,11 @@ class OpenApi:
                 continue
             schema = found[name] = self._known().schemas[name]
             left += _references(schema)
-            said = openapi_descriptions.of_fields(name)
-            if said:
+            descriptions = openapi_descriptions.of_fields(name)
+            if descriptions:
                 properties = schema.get("properties", {})
                 described = {
-                    key: {"description": said[key]} | value if key in said else value
+                    key: {"description": descriptions[key]} | value if key in descriptions else value
                     for key, value in properties.items()
                 }
                 found[name] = schema | {"properties": described}
@@ -183,9 +183,12 @@ def _custom_schemas(resource: Resource, version: str, schema: Schema) -> Spec:
     kind = {"group": resource.group, "version": version, "kind": resource.kind}
     meta = {"allOf": [{"$ref": REF + OBJECT_META}]}
     # Every object has kind and apiVersion: take their descriptions from a kind whose model is installed.
-    said = openapi_descriptions.of_fields("io.k8s.api.core.v1.ConfigMap")
+    descriptions = openapi_descriptions.of_fields("io.k8s.api.core.v1.ConfigMap")
     text = {"type": "string"}
-    head = {key: text | ({"description": said[key]} if key in said else {}) for key in ("apiVersion", "kind")}
+    head = {
+        key: text | ({"description": descriptions[key]} if key in descriptions else {})
+        for key in ("apiVersion", "kind")
+    }
     own = schema.spec | {"properties": schema.spec.get("properties", {}) | head | {"metadata": meta}}
     listed = {
         "type": "object",

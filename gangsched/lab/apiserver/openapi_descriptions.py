@@ -28,9 +28,9 @@ def of_fields(schema: str) -> dict[str, str]:
         return {}
     known = dict(_JSON_NAME.findall(names[1]))
     found = {}
-    for name, said in _GETTER.findall(text):
+    for name, words in _GETTER.findall(text):
         # A quotation mark is escaped in a docstring's source.
-        sentence = said.replace("# noqa: E501", "").replace('\\"', '"').strip()
+        sentence = words.replace("# noqa: E501", "").replace('\\"', '"').strip()
         if sentence and name in known:
             found[known[name]] = sentence
     return found

@@ -84,12 +84,12 @@ def forbidden(
 def invalid(kind: str, name: str, problems: Sequence[FieldProblem], *, group: str = "") -> StatusError:
     """Fields that do not pass validation; equal problems are named once in the message."""
     texts = list(dict.fromkeys(map(str, problems)))
-    said = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     message = f"{qualified(group, kind)} {quoted(name)} is invalid"
     return StatusError(
         422,
         "Invalid",
-        f"{message}: {said}" if texts else message,
+        f"{message}: {text}" if texts else message,
         name=name,
         group=group,
         kind=kind,

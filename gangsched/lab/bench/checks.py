@@ -115,7 +115,7 @@ def _partial_gangs(final: Sequence[Pod]) -> list[str]:
     return _say(
         "gang is bound in part",
         "gangs are bound in part",
-        sorted(gang for gang, said in bound.items() if len(said) > 1),
+        sorted(gang for gang, sets in bound.items() if len(sets) > 1),
     )
 
 
@@ -125,14 +125,14 @@ def _split_writes(log: Sequence[Seen], binds: Mapping[str, Seen]) -> list[str]:
         seen.pod.key for seen in binds.values() if ALLOCATED_KEY not in (seen.pod.metadata.annotations or {})
     ]
     early, changed = [], []
-    said: dict[str, str] = {}
+    written: dict[str, str] = {}
     for seen in log:
         text = (seen.pod.metadata.annotations or {}).get(ALLOCATED_KEY)
         if text is None:
             continue
         if not seen.pod.spec.node_name:
             early.append(seen.pod.key)
-        elif said.setdefault(seen.pod.metadata.uid, text) != text:
+        elif written.setdefault(seen.pod.metadata.uid, text) != text:
             changed.append(seen.pod.key)
     return [
         *_say("pod got its node without its devices", "pods got their node without their devices", late),
@@ -195,7 +195,7 @@ def _ranks(final: Sequence[Pod], gang_size: int) -> list[str]:
         if pod.spec.node_name:
             ranks[_gang_of(pod)].append((pod.metadata.annotations or {}).get(RANK_KEY, ""))
     expected = sorted(str(rank) for rank in range(gang_size))
-    wrong = [gang for gang, said in ranks.items() if len(said) == gang_size and sorted(said) != expected]
+    wrong = [gang for gang, found in ranks.items() if len(found) == gang_size and sorted(found) != expected]
     return _say(
         "gang has ranks other than 0, 1, 2 and so on",
         "gangs have ranks other than 0, 1, 2 and so on",

@@ -47,8 +47,8 @@ class Admin:
             raise ApiError(f"{method} {path}: {error}") from None
         self._here.connection = connection
         if answer.status >= 300:
-            said = raw.decode(errors="replace")
-            raise ApiError(f"{method} {path}: {said}", code=answer.status, reason=answer.reason)
+            text = raw.decode(errors="replace")
+            raise ApiError(f"{method} {path}: {text}", code=answer.status, reason=answer.reason)
         return json.loads(raw) if raw[:1] in (b"{", b"[") else raw.decode()
 
     def _warm(self) -> http.client.HTTPSConnection | None:

@@ -103,11 +103,11 @@ class Cluster:
     def begin(self) -> None:
         """Creates what exists at the beginning, and schedules everything that follows."""
         first: list[ev.Event] = []
-        for told in self.day.others:
-            if told.at_s > 0.0:
-                self.timeline.at(told.at_s, partial(self._tell, told.event))
-            elif not self._stored(told.event):
-                first.append(told.event)
+        for other in self.day.others:
+            if other.at_s > 0.0:
+                self.timeline.at(other.at_s, partial(self._tell, other.event))
+            elif not self._stored(other.event):
+                first.append(other.event)
         for life in self.day.lives.values():
             self._plan(life)
         self.timeline.advance_to(0.0)

@@ -94,9 +94,9 @@ def _head(lives: Mapping[str, Life], life: Life) -> Life:
 def with_nodes(day: Day, n: int, like: str) -> Day:
     """Adds empty copies of a node from the beginning. Raises: ConfigError."""
     nodes: dict[str, Node] = {}
-    for told in day.others:
-        if isinstance(told.event, ev.NodeAdded | ev.NodeUpdated):
-            nodes.setdefault(told.event.node.metadata.name, told.event.node)
+    for other in day.others:
+        if isinstance(other.event, ev.NodeAdded | ev.NodeUpdated):
+            nodes.setdefault(other.event.node.metadata.name, other.event.node)
     if like not in nodes:
         raise ConfigError(
             f"{like}: no node of this name is in the recording{nearest(like, nodes)}", path="--like"

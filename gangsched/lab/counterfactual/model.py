@@ -94,8 +94,8 @@ class _Model:
         self._missing: dict[str, None] = {}
         self._samples: list[Sample] = []
         self._later = list(plans[1:])
-        told = (told.event for told in day.others if told.at_s > 0.0)
-        self._comes_later = {one.kind for one in told if isinstance(one, ev.KindSynced | ev.KindMissing)}
+        other = (other.event for other in day.others if other.at_s > 0.0)
+        self._comes_later = {one.kind for one in other if isinstance(one, ev.KindSynced | ev.KindMissing)}
 
     def run(self) -> Outcome:
         """Runs the whole day."""

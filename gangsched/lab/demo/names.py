@@ -49,10 +49,10 @@ def _bracket(stem: str, width: int, numbers: Sequence[int]) -> str:
             runs[-1].append(number)
         else:
             runs.append([number])
-    said = [
+    parts = [
         f"{run[0]:0{width}}" if len(run) == 1 else f"{run[0]:0{width}}-{run[-1]:0{width}}" for run in runs
     ]
-    return f"{stem}{said[0]}" if len(numbers) == 1 else f"{stem}[{','.join(said)}]"
+    return f"{stem}{parts[0]}" if len(numbers) == 1 else f"{stem}[{','.join(parts)}]"
 
 
 def id_list(ids: Sequence[str], *, keep: int = 12) -> str:

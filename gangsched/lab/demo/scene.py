@@ -101,9 +101,9 @@ class Chronicle:
             view = present.get(key)
             seen = Seen(view) if view is not None else Seen(self._seen[key].view, gone=True)
             self._seen[key] = seen
-            told = (seen.word, seen.why if _tells_why(seen) else "")
-            if self._told.get(key) != told:
-                self._told[key] = told
+            shown = (seen.word, seen.why if _tells_why(seen) else "")
+            if self._told.get(key) != shown:
+                self._told[key] = shown
                 news.append(Change(at_s, seen, words(seen)))
         self.changes = [*self.changes, *news][-_MAX_CHANGES:] if news else self.changes
         self._forget()

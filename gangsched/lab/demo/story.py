@@ -80,7 +80,7 @@ class Step(msgspec.Struct, frozen=True):
 
 def running(*names: str) -> Wants:
     """Each group is bound whole, and the kubelets have started all of it."""
-    return lambda seen: "; ".join(said for name in names if (said := _not_yet(seen, name, RUNNING)))
+    return lambda seen: "; ".join(text for name in names if (text := _not_yet(seen, name, RUNNING)))
 
 
 def waiting(name: str, *, n_reserved: int) -> Wants:
@@ -109,7 +109,7 @@ def refused(name: str, *, says: str) -> Wants:
 
 def deleted(*names: str) -> Wants:
     """The last pod of each is gone."""
-    return lambda seen: "; ".join(said for name in names if (said := _not_yet(seen, name, DELETED)))
+    return lambda seen: "; ".join(text for name in names if (text := _not_yet(seen, name, DELETED)))
 
 
 def promised(name: str) -> Wants:
@@ -158,7 +158,7 @@ def inherited(heir: str, *, from_: str) -> Wants:
 
 
 def all_of(*wishes: Wants) -> Wants:
-    return lambda seen: "; ".join(said for wants in wishes if (said := wants(seen)))
+    return lambda seen: "; ".join(text for wants in wishes if (text := wants(seen)))
 
 
 def held_by(seen: Chronicle, name: str) -> tuple[str, ...]:
@@ -169,7 +169,9 @@ def held_by(seen: Chronicle, name: str) -> tuple[str, ...]:
 
 def _promise(seen: Chronicle, name: str) -> str:
     """The last promise of its start; "" if there was none."""
-    return next((told for change in reversed(seen.history(name)) if (told := promise_of(change.seen))), "")
+    return next(
+        (promise for change in reversed(seen.history(name)) if (promise := promise_of(change.seen))), ""
+    )
 
 
 def _view(seen: Chronicle, name: str) -> GroupView | None:

@@ -38,9 +38,9 @@ def _life(changes: list[Change]) -> Iterator[str]:
         if change.seen.gone:
             yield f"{at} deleted; what it had is free"
             refused = bound = promised = False
-        elif (told := promise_of(change.seen)) and not promised:
+        elif (promise := promise_of(change.seen)) and not promised:
             promised = True
-            yield f"{at} {told.rstrip('.')}"
+            yield f"{at} {promise.rstrip('.')}"
         elif state is GroupState.WAITING and held is None:
             held = change
             why = change.seen.why.partition(", or ")[0]

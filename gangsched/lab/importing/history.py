@@ -40,11 +40,11 @@ def write_history(of: History, file: JournalFile) -> Written:
         build_profiles(config), config.settings, leading=False, pick=recorder.picks, wall_ahead_s=began_s
     )
     recorder.begin(core, config, no_state, leading=False)
-    told = _Told(of, next(iter(core.shared.profiles)), began_s)
-    first = [event for at_s, event in told.nodes if at_s <= 0.0]
+    sources = _Told(of, next(iter(core.shared.profiles)), began_s)
+    first = [event for at_s, event in sources.nodes if at_s <= 0.0]
     recorder.handle(first, 0.0)
     recorder.handle([ev.KindSynced(kind) for kind in core.kinds], 0.0)
-    later = sorted((*(one for one in told.nodes if one[0] > 0.0), *told.pods), key=lambda one: one[0])
+    later = sorted((*(one for one in sources.nodes if one[0] > 0.0), *sources.pods), key=lambda one: one[0])
     now_s = 0.0
     for now_s, events in groupby(later, key=lambda one: one[0]):
         recorder.handle([event for _, event in events], now_s)

@@ -64,8 +64,8 @@ def taken(read: Iterable[Job | str], nodes: Sequence[Node], n_jobs: int) -> Take
         else:
             left_out[f"jobs after the first {n_jobs:,}"] += 1
     if not jobs:
-        told = ", ".join(f"{n:,} {what}" for what, n in left_out.items()) or "nothing is in it"
-        raise ConfigError(f"has no job for these nodes: {told}")
+        text = ", ".join(f"{n:,} {what}" for what, n in left_out.items()) or "nothing is in it"
+        raise ConfigError(f"has no job for these nodes: {text}")
     first_s = min(job.arrival_s for job in jobs)
     days = (max(job.arrival_s for job in jobs) - first_s) / 86_400.0
     if days > MAX_DAYS:

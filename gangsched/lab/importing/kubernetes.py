@@ -258,31 +258,31 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
         yield number, line
 
 
-def _take_line(told: _Audited, into: History) -> None:
+def _take_line(audited: _Audited, into: History) -> None:
     """Takes in a line of the log. Raises: msgspec.MsgspecError, ConfigError."""
-    ref, status = told.object_ref, told.response_status
-    if told.stage != "ResponseComplete" or ref is None or status is None or not 200 <= status.code < 300:
+    ref, status = audited.object_ref, audited.response_status
+    if audited.stage != "ResponseComplete" or ref is None or status is None or not 200 <= status.code < 300:
         return
-    if told.is_trial:
+    if audited.is_trial:
         return
-    at_s = _at(told.stage_timestamp)
-    if ref.resource == "nodes" and told.verb in ("create", "update", "patch", "get"):
-        if told.response is not None and ref.subresource in ("", "status"):
-            node = _node(told.response)
+    at_s = _at(audited.stage_timestamp)
+    if ref.resource == "nodes" and audited.verb in ("create", "update", "patch", "get"):
+        if audited.response is not None and ref.subresource in ("", "status"):
+            node = _node(audited.response)
             first_s, _ = into.nodes.get(node.metadata.name, (at_s, node))
             into.nodes[node.metadata.name] = (first_s, node)
     elif ref.resource == "pods":
-        _take_call(told, ref, at_s, into)
+        _take_call(audited, ref, at_s, into)
 
 
-def _take_call(told: _Audited, ref: _Reference, at_s: float, into: History) -> None:
+def _take_call(audited: _Audited, ref: _Reference, at_s: float, into: History) -> None:
     """Takes in a call about pods. Raises: msgspec.MsgspecError."""
     key = f"{ref.namespace}/{ref.name}"
-    if told.verb == "deletecollection":
-        _take_deletions(told, at_s, into)
+    if audited.verb == "deletecollection":
+        _take_deletions(audited, at_s, into)
         return
-    if told.verb == "create" and not ref.subresource:
-        body = told.response or told.request
+    if audited.verb == "create" and not ref.subresource:
+        body = audited.response or audited.request
         if body is None:
             into.missing[NO_BODY] += 1
             return
@@ -298,24 +298,24 @@ def _take_call(told: _Audited, ref: _Reference, at_s: float, into: History) -> N
         return
     course = into.courses.get(into.uid_of.get(key, ""))
     if course is None:
-        if ref.subresource == "binding" or told.verb == "delete":
+        if ref.subresource == "binding" or audited.verb == "delete":
             into.missing[UNSEEN] += 1
     elif ref.subresource == "binding":
-        if told.request is None:
+        if audited.request is None:
             into.missing[NO_NODE] += 1
         else:
-            course.bound_s, course.node = at_s, _binding(told.request).target.name
-    elif ref.subresource == "status" and told.response is not None:
-        pod = _pod(told.response)
+            course.bound_s, course.node = at_s, _binding(audited.request).target.name
+    elif ref.subresource == "status" and audited.response is not None:
+        pod = _pod(audited.response)
         if pod.is_terminal and course.ended_s is None:
             course.ended_s, course.phase = at_s, pod.status.phase
-    elif told.verb == "delete" and not ref.subresource:
+    elif audited.verb == "delete" and not ref.subresource:
         course.gone_s = at_s
 
 
-def _take_deletions(told: _Audited, at_s: float, into: History) -> None:
+def _take_deletions(audited: _Audited, at_s: float, into: History) -> None:
     """Takes in the deletion of all pods of a namespace, or of a label. Raises: msgspec.MsgspecError."""
-    items = None if told.response is None else _deleted(told.response).items
+    items = None if audited.response is None else _deleted(audited.response).items
     if items is None:
         into.missing[TOGETHER] += 1
         return

@@ -100,8 +100,8 @@ def unsupported_marks(meta: ObjectMeta) -> tuple[str, ...]:
         found |= dict.fromkeys(key for key in LABELS if key in labels)
     if annotations and not _IN_ANNOTATIONS.isdisjoint(annotations):
         found |= dict.fromkeys(key for key in ANNOTATIONS if key in annotations)
-    said = (_MARKS[key](meta) for key in found if key in _MARKS)
-    return tuple(why for why in said if why)
+    marks = (_MARKS[key](meta) for key in found if key in _MARKS)
+    return tuple(why for why in marks if why)
 
 
 class Asked(NamedTuple):

@@ -145,9 +145,9 @@ def _clock(at_s: float) -> str:
 def _cluster(page: TopPage) -> Line:
     states = sorted(page.queue.by_state.items(), key=lambda item: (-item[1], item[0]))
     by = ", ".join(f"{n} {clean(state)}" for state, n in states)
-    told = f"Waiting {page.queue.n_waiting}" + f": {by}" * bool(by)
+    waiting = f"Waiting {page.queue.n_waiting}" + f": {by}" * bool(by)
     cordoned = f", {page.nodes - page.nodes_open} cordoned" if page.nodes_open < page.nodes else ""
-    return (Span(f"Nodes {page.nodes}{cordoned}  Pods {page.pods}  "), Span(told, "title"))
+    return (Span(f"Nodes {page.nodes}{cordoned}  Pods {page.pods}  "), Span(waiting, "title"))
 
 
 def _devices(page: TopPage, width: int) -> list[Line]:
@@ -165,16 +165,16 @@ def _bar(name: str, counts: DeviceCounts, width: int) -> Line:
         (counts.unhealthy, "unhealthy", "x"),
         (counts.free, "free", "."),
     ]
-    said = "  ".join(f"{n} {what}" for n, what, _ in parts)
+    text = "  ".join(f"{n} {what}" for n, what, _ in parts)
     named = clean(name)
-    room = min(_BAR_MOST, width - cell_len(named) - cell_len(said) - 6)
+    room = min(_BAR_MOST, width - cell_len(named) - cell_len(text) - 6)
     spans = [Span(f"{named} ")]
     if room >= 10 and counts.total > 0:
         spans.append(Span("["))
         drawn = _shares([n for n, _, _ in parts], room)
         spans += [Span(sign * n, style) for n, (_, style, sign) in zip(drawn, parts, strict=True) if n]
         spans.append(Span("] "))
-    return (*spans, Span(said))
+    return (*spans, Span(text))
 
 
 def _shares(amounts: Sequence[int], room: int) -> list[int]:
@@ -296,18 +296,18 @@ def _aligned(cells: Sequence[str], columns: Sequence[_Column]) -> str:
 
 def _reason(row: QueueRow, width: int) -> list[Line]:
     """Returns the selected gang's whole reason, on a few lines."""
-    told = f"{clean(row.group)}: {clean(row.why) or clean(row.state)}"
-    return [(Span(part),) for part in wrap(told, width - 1)[:4]]
+    text = f"{clean(row.group)}: {clean(row.why) or clean(row.state)}"
+    return [(Span(part),) for part in wrap(text, width - 1)[:4]]
 
 
 def _keys(view: View, width: int) -> Line:
     order = f"{view.sort}{' reversed' if view.is_reversed else ''}"
-    told = (
+    keys = (
         f"q quit  space {'go on' if view.is_paused else 'pause'}  s sort: {order}  r reverse  up/down choose"
     )
-    if cell_len(told) > width:
-        told = f"q quit  space pause  s {order}  up/down"
-    return (Span(told.ljust(width), "head"),)
+    if cell_len(keys) > width:
+        keys = f"q quit  space pause  s {order}  up/down"
+    return (Span(keys.ljust(width), "head"),)
 
 
 def _cut(line: Line, width: int) -> Line:

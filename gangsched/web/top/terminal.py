@@ -155,14 +155,14 @@ async def terminal() -> AsyncIterator[Terminal]:
 
 @contextmanager
 def _signals(found: Terminal, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    said = {signal.SIGINT: QUIT, signal.SIGTERM: ENDED, signal.SIGHUP: ENDED, signal.SIGWINCH: RESIZED}
-    for number, name in said.items():
+    keys = {signal.SIGINT: QUIT, signal.SIGTERM: ENDED, signal.SIGHUP: ENDED, signal.SIGWINCH: RESIZED}
+    for number, name in keys.items():
         loop.add_signal_handler(number, found.put, name)
     loop.add_signal_handler(signal.SIGTSTP, found.suspend)
     try:
         yield
     finally:
-        for number in (*said, signal.SIGTSTP):
+        for number in (*keys, signal.SIGTSTP):
             loop.remove_signal_handler(number)
 
 

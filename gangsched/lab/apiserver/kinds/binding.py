@@ -48,8 +48,8 @@ def bind(body: Object, pods: Resource, name: str, context: Context) -> Object:
         problems.append(not_supported("target.kind", target["kind"], ("Node", "<empty>")))
     problems += names.subdomain("target.name", node) if node else [required("target.name")]
     if problems:
-        said = ", ".join(map(str, problems))
-        raise StatusError(500, "", said if len(problems) == 1 else f"[{said}]")
+        text = ", ".join(map(str, problems))
+        raise StatusError(500, "", text if len(problems) == 1 else f"[{text}]")
 
     def assign(pod: Object) -> None:
         _check(pod, name)

@@ -68,8 +68,8 @@ def apply(
     if (config.get("metadata") or {}).get("managedFields"):
         raise bad_request("metadata.managedFields must be nil")
     if wrong := list(problems(schema, config)):
-        said = wrong[0] if len(wrong) == 1 else "\n  ".join(["errors:", *wrong])
-        raise StatusError(500, "", f"failed to create typed patch object ({_named(config)}): {said}")
+        message = wrong[0] if len(wrong) == 1 else "\n  ".join(["errors:", *wrong])
+        raise StatusError(500, "", f"failed to create typed patch object ({_named(config)}): {message}")
     reset = reset_fields(schema, subresource) if has_status else ()
     head = {key: config[key] for key in ("apiVersion", "kind")}
     before = without_managed_fields(live) if live is not None else head | empty_object(schema)
@@ -218,17 +218,17 @@ def _conflict(conflicts: Conflicts, managers: Managers) -> StatusError:
         named.setdefault(name, []).extend(paths)
         causes += [Cause("FieldManagerConflict", f"conflict with {name}", shown(path)) for path in paths]
     if len(causes) == 1:
-        said = f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
+        message = f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
     else:
         lines = []
         for name in sorted(named):
             lines += [f"conflicts with {name}:", *(f"- {shown(path)}" for path in named[name])]
-        said = f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines)
-    return StatusError(409, "Conflict", said, causes=causes)
+        message = f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines)
+    return StatusError(409, "Conflict", message, causes=causes)
 
 
 def _printed(manager: Manager) -> str:
-    said = quoted(manager.name)
+    shown = quoted(manager.name)
     if manager.subresource:
-        said += f" with subresource {quoted(manager.subresource)}"
-    return f"{said} using {manager.api_version}" if manager.operation == UPDATE else said
+        shown += f" with subresource {quoted(manager.subresource)}"
+    return f"{shown} using {manager.api_version}" if manager.operation == UPDATE else shown

@@ -24,8 +24,8 @@ def problems(schema: Schema, value: Any, path: str = "") -> Iterator[str]:
     if value is None or kind == "any":
         return
     if kind in _SCALARS:
-        if said := _scalar_problem(kind, value):
-            yield f"{path}: {said}"
+        if problem := _scalar_problem(kind, value):
+            yield f"{path}: {problem}"
     elif kind == "list":
         yield from _list_problems(schema, value, path)
     elif not isinstance(value, dict):

@@ -129,12 +129,12 @@ def _junctions(spec: dict[str, Any], value: Any, path: str) -> Iterator[FieldPro
     if choices:
         outcomes = [list(_problems(Schema(each, custom=True), value, path)) for each in choices]
         n_valid = sum(not each for each in outcomes)
-        said = f"{shown} must validate one and only one schema (oneOf). Found "
+        text = f"{shown} must validate one and only one schema (oneOf). Found "
         if n_valid == 0:
-            yield _without_field(f"{said}none valid")
+            yield _without_field(f"{text}none valid")
             yield from outcomes[0]
         elif n_valid > 1:
-            yield _without_field(f"{said}{n_valid} valid alternatives")
+            yield _without_field(f"{text}{n_valid} valid alternatives")
     if spec.get("not") and not list(_problems(Schema(spec["not"], custom=True), value, path)):
         yield _without_field(f"{shown} must not validate the schema (not)")
 
@@ -168,8 +168,8 @@ def _number_problems(spec: dict[str, Any], value: float, path: str) -> Iterator[
         format = spec.get("format")
         limit = _INT_LIMITS.get(format or "", 2**63)
         if value != int(value) or not -limit <= value < limit:
-            said = f"with format {format}" if format else "(default format)"
-            yield _without_field(f"Checked value must be of type integer {said} in {path}")
+            text = f"with format {format}" if format else "(default format)"
+            yield _without_field(f"Checked value must be of type integer {text} in {path}")
     factor = spec.get("multipleOf")
     if factor and (value / factor) != int(value / factor):
         yield _invalid(path, value, f"should be a multiple of {_number(factor)}")

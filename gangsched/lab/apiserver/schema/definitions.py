@@ -41,17 +41,17 @@ def schema_problems(versions: list[Spec]) -> list[FieldProblem]:
 
 def schema_warnings(versions: list[Spec]) -> list[str]:
     """Warnings about fields that are accepted and have no effect."""
-    said: dict[str, None] = {}
+    warnings: dict[str, None] = {}
     for version in versions:
         for schema in _schemas((version.get("schema") or {}).get("openAPIV3Schema")):
             format = schema.get("format")
             if format and format not in KNOWN:
-                said[f'unrecognized format "{format}"'] = None
+                warnings[f'unrecognized format "{format}"'] = None
             if schema.get("x-kubernetes-validations"):
-                said["x-kubernetes-validations: this server accepts CEL rules and does not evaluate them"] = (
-                    None
-                )
-    return list(said)
+                warnings[
+                    "x-kubernetes-validations: this server accepts CEL rules and does not evaluate them"
+                ] = None
+    return list(warnings)
 
 
 def _schemas(schema: Any) -> Iterator[Spec]:
@@ -79,9 +79,9 @@ def _root_problems(schema: Spec, path: str, *, has_status: bool) -> Iterator[Fie
         yield invalid_value(f"{path}.type", kind, "must be object at the root")
     properties = schema.get("properties") or {}
     for key in ("apiVersion", "kind"):
-        said = (properties.get(key) or {}).get("type")
-        if key in properties and said != "string":
-            yield invalid_value(f"{path}.properties[{key}].type", said or "", "must be string")
+        type_name = (properties.get(key) or {}).get("type")
+        if key in properties and type_name != "string":
+            yield invalid_value(f"{path}.properties[{key}].type", type_name or "", "must be string")
     metadata = properties.get("metadata")
     if metadata is not None:
         if metadata.get("type") != "object":

@@ -105,11 +105,11 @@ class Room:
         taken: dict[tuple[str, str], None] = {}
         for resource, known in self.devices.items():
             for container, count, runs in device_demand(pod.spec, resource):
-                told = planned.get(container, {}).get(resource)
-                if told is None:
+                planned_ids = planned.get(container, {}).get(resource)
+                if planned_ids is None:
                     got = self._any(resource, count, taken)
                 else:
-                    got = self._told(resource, told, count, known, taken if runs else {})
+                    got = self._told(resource, planned_ids, count, known, taken if runs else {})
                 if isinstance(got, Refusal):
                     return got
                 # A plain init container passes its devices on to the next container.
@@ -138,7 +138,7 @@ class Room:
     def _told(
         self,
         resource: str,
-        told: tuple[str, ...],
+        planned_ids: tuple[str, ...],
         count: int,
         known: Mapping[str, bool],
         taken: Iterable[tuple[str, str]],
@@ -146,11 +146,11 @@ class Room:
         """Takes the devices that the scheduler named; any problem with them is a complaint."""
         own = set(taken)
         wrong = ""
-        n_told = len(set(told))
+        n_told = len(set(planned_ids))
         if n_told != count:
             devices = several(n_told, "device")
             wrong = f"{ALLOCATED_KEY} names {devices} of {resource}, the container asks for {count}"
-        for device in told:
+        for device in planned_ids:
             holder = self._holder.get((resource, device))
             if device not in known:
                 wrong = wrong or f"{resource} {device} is not on this node"
@@ -162,7 +162,7 @@ class Room:
                 wrong = wrong or f"{resource} {device} is given to two containers of this pod"
         if wrong:
             return _unexpected(wrong)._replace(complaint=wrong)
-        return list(told)
+        return list(planned_ids)
 
     def _predicates(
         self, requests: Mapping[str, int], spec: PodSpec, name: str, ports: frozenset[tuple[str, str, int]]

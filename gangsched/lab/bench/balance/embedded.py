@@ -112,8 +112,8 @@ async def _heard(app: SchedulerApp, placed: Placed) -> None:
     nodes = app.scheduler.shared.cache.nodes
     with anyio.fail_after(_PATIENCE_S):
         for worker in WORKERS:
-            said = annotation(worker, placed[worker.name], datetime.now(UTC))
-            utilisation = said.partition(',"observedAt"')[0]
+            value = annotation(worker, placed[worker.name], datetime.now(UTC))
+            utilisation = value.partition(',"observedAt"')[0]
             while True:
                 node = nodes.nodes[nodes.row_of[worker.name]]
                 known = (node.metadata.annotations or {}).get(LOAD_KEY, "") if node is not None else ""

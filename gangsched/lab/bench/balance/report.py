@@ -138,8 +138,8 @@ def print_report(report: BalanceReport, console: Console) -> None:
             table.add_column(name, justify="right")
         for one in report.outcomes:
             over = one.over_orders(mode)
-            told = f"{over.median:.3f} ({over.low:.3f}..{over.high:.3f})"
-            table.add_row(one.algorithm, "simulation", *_h(one.simulated[mode]), told)
+            text = f"{over.median:.3f} ({over.low:.3f}..{over.high:.3f})"
+            table.add_row(one.algorithm, "simulation", *_h(one.simulated[mode]), text)
             table.add_row("", "API server", *_h(one.embedded[mode]), "")
         console.print(table)
     tasks = _table("tasks of each kind, in simulation", "", *names)

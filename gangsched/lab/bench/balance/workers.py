@@ -185,8 +185,8 @@ def sites(workers: Sequence[Worker], *, host_mhz: float, scratch: Path) -> Itera
             try:
                 site.open()
             except (OSError, subprocess.CalledProcessError) as error:
-                said = (getattr(error, "stderr", "") or str(error)).strip()
-                raise GangschedError(f"{site.name} cannot be made of a cgroup and a link: {said}") from None
+                output = (getattr(error, "stderr", "") or str(error)).strip()
+                raise GangschedError(f"{site.name} cannot be made of a cgroup and a link: {output}") from None
         yield made
     finally:
         for site in made:

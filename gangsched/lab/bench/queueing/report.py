@@ -257,8 +257,8 @@ def print_report(done: QueueingReport, console: Console) -> None:
         console.print(table)
         for policy in runs.figures:
             if late := runs.late(policy):
-                told = ", ".join(f"{n} by {cause}" for cause, n in late.items())
-                console.print(f"{policy}: promised starts that came late: {told}", highlight=False)
+                causes = ", ".join(f"{n} by {cause}" for cause, n in late.items())
+                console.print(f"{policy}: promised starts that came late: {causes}", highlight=False)
         for problem in runs.problems:
             console.print(f"impossible: {problem}", highlight=False, markup=False, soft_wrap=True)
     print_targets(done.targets, console)
