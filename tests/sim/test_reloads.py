@@ -8,9 +8,8 @@ import pytest
 
 from gangsched.core import reconfigure, scheduler
 from gangsched.core.types.group import Group, GroupState
-from gangsched.lab.sim.runs.reload_duel import ReloadDuel
 from gangsched.lab.sim.runs.reload_mix import BESIDE, FickleReloads, VolumeReloads, mixed
-from gangsched.lab.sim.runs.reloads import ReloadSimulation
+from gangsched.lab.sim.runs.reloads import ReloadDuel, ReloadSimulation
 from gangsched.lab.sim.runs.storms import STORMS, case
 from tests.support.breaking import found
 

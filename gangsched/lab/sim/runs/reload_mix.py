@@ -23,9 +23,7 @@ from gangsched.lab.sim.runs.configurations import OTHER, Drawn
 from gangsched.lab.sim.runs.driver import Simulation
 from gangsched.lab.sim.runs.duel import Duel
 from gangsched.lab.sim.runs.fickle_run import WithFicklePlugins, draw_devices
-from gangsched.lab.sim.runs.reload_duel import ReloadDuel
-from gangsched.lab.sim.runs.reloads import ReloadSimulation
-from gangsched.lab.sim.runs.taking_over import Profiles
+from gangsched.lab.sim.runs.reloads import Profiles, ReloadDuel, ReloadSimulation
 from gangsched.lab.sim.runs.volume_run import VolumeSimulation
 from gangsched.lab.sim.workloads import guaranteed_queues
 from gangsched.lab.sim.workloads.arrivals import Workload, preempting_workload, random_workload

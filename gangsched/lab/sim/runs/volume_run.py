@@ -7,8 +7,7 @@ from random import Random
 from typing import Any
 
 from gangsched.core.scheduler import Scheduler
-from gangsched.lab.sim.judges.places.volume_places import unserved
-from gangsched.lab.sim.judges.places.volume_rules import VolumeRules
+from gangsched.lab.sim.judges.places.volumes import VolumeRules, unserved
 from gangsched.lab.sim.runs.driver import Simulation
 from gangsched.lab.sim.workloads.arrivals import Workload
 from gangsched.lab.sim.workloads.volumes import storage_of

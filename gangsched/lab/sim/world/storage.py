@@ -3,7 +3,7 @@
 Binds claims to the volumes that are reserved for them, makes volumes for claims that ask for one, or reports
 that it could not; frees and removes them again. Faults happen while the weather is bad; `repair` undoes what
 would keep a pod from ever running. Not here: what exists at first (lab.sim.workloads.volumes), the checks
-(lab.sim.judges.places.volume_rules).
+(lab.sim.judges.places.volumes).
 """
 
 from __future__ import annotations
