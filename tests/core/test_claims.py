@@ -143,17 +143,6 @@ def test_a_claim_names_the_nodes_and_the_moment_from_stated_ends() -> None:
     assert not c.pod("passes").spec.node_name
 
 
-def test_who_ends_before_a_claim_fills_in_and_who_does_not_waits() -> None:
-    c = claimed(fill="500s")
-    assert c.pod("passes").spec.node_name
-    c.delete("passes").run()
-    c.submit(lone("too-long", 1, "601s"), lone("never-ends", 1)).run()
-    assert not c.pod("too-long").spec.node_name
-    assert not c.pod("never-ends").spec.node_name
-    c.submit(lone("short", 1, "500s")).run()
-    assert c.pod("short").spec.node_name
-
-
 def test_the_holder_starts_in_the_turn_in_which_its_room_is_whole() -> None:
     c = claimed(fill="500s").wait(500.0)
     c.delete("passes").run().wait(100.0)
@@ -161,39 +150,6 @@ def test_the_holder_starts_in_the_turn_in_which_its_room_is_whole() -> None:
     assert c.placed("large", on=2)
     assert not claims(c).by_key
     assert claims(c).promises == {KEPT: 1}
-
-
-def test_a_claim_is_lifted_when_its_holder_fits_elsewhere() -> None:
-    c = claimed(fill="2h")
-    assert not c.pod("passes").spec.node_name
-    for name in ("n2", "n3"):
-        c.node(make_node(name, gpus=8))
-    c.run().wait(30.0)
-    assert c.placed("large")
-    assert c.pod("passes").spec.node_name
-    assert not claims(c).by_key
-
-
-def test_a_higher_priority_takes_claimed_room_and_the_claim_moves() -> None:
-    c = claimed(fill="2h")
-    c.submit(lone("urgent", 8, "3000s", priority=10)).run().wait(40.0)
-    assert c.pod("urgent").spec.node_name
-    found = claim(c, "large")
-    assert (found.n_slips, found.because) == (1, "priority")
-    assert found.start_s > 3000.0
-    c.delete("urgent", "holds").run().wait(5.0)
-    assert c.placed("large")
-    assert claims(c).promises == {KEPT: 1}
-
-
-def test_a_blocker_past_its_end_makes_the_claim_slip_and_reports_it() -> None:
-    c = claimed(fill="2h").wait(700.0)
-    found = claim(c, "large")
-    assert (found.n_slips, found.because, found.is_promise) == (2, "overrun", False)
-    assert not c.pod("passes").spec.node_name
-    c.delete("holds").run().wait(5.0)
-    assert c.placed("large", on=2)
-    assert claims(c).promises == {"overrun": 1}
 
 
 def deleted(c: Cluster, name: str, *, grace_s: float) -> None:
@@ -255,22 +211,6 @@ def test_a_claim_on_a_lost_node_moves_to_the_one_that_is_free_next() -> None:
     c.delete("holds", "also").run().wait(1.0)
     assert c.placed("large")
     assert claims(c).promises == {KEPT: 1}
-
-
-def test_what_could_never_be_claimed_delays_no_other() -> None:
-    c = claimed(fill="2h")
-    c.drop_node("n1").run().wait(5.0)
-    assert not claims(c).by_key
-    c.delete("holds").run().wait(15.0)
-    assert c.pod("passes").spec.node_name
-
-
-def test_a_gang_that_loses_a_member_loses_its_claim() -> None:
-    c = claimed(fill="2h")
-    c.delete("large-1").run()
-    assert not claims(c).by_key
-    c.wait(15.0)
-    assert c.pod("passes").spec.node_name
 
 
 def test_a_gang_whose_priority_is_edited_has_room_kept_at_the_new_one() -> None:
