@@ -49,7 +49,7 @@ class Answers:
         group = self._scheduler.attempts.nominations.refused(event)
         if group is not None:
             why = f"preemption: a victim could not be evicted: {event.code} {event.message}"
-            self._scheduler.attempts.give_back(group, why)
+            self._scheduler.attempts.commits.give_back(group, why)
 
     def _seen(self, event: ev.PodRead | ev.PodBumped, info: PodInfo | None) -> None:
         if info is not None and event.pod is not None:
@@ -63,7 +63,7 @@ class Answers:
         if call.point == PERMIT:
             self._permits.answered(call, event)
         elif call.point == PRE_ENQUEUE:
-            self._scheduler.membership.pre_enqueue.answered(call, event)
+            self._scheduler.membership.pre_enqueue_answered(call, event)
         elif call.point == PRE_BIND:
             self._scheduler.binder.pre_bind.answered(call, event)
         elif call.point == BIND:
@@ -81,4 +81,4 @@ class Answers:
         group = self._shared.groups.get(event.group)
         if group is not None and group.state is GroupState.WAITING:
             why = f"rejected by {marked('user', [event.by])}" + (f": {event.reason}" if event.reason else "")
-            self._scheduler.attempts.give_back(group, why)
+            self._scheduler.attempts.commits.give_back(group, why)

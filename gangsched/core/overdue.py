@@ -100,7 +100,8 @@ class Overdue:
             shared.settle_by_s.drop(group.key)
         elif not group.n_assumed:
             if group.preemption is not None and shared.settings.allow_eviction:
-                parts.attempts.give_back(group, "the victims for its remaining members did not go in time")
+                why = "the victims for its remaining members did not go in time"
+                parts.attempts.commits.give_back(group, why)
             parts.binder.outcome.unwind(group)
         elif parts.binder.pre_bind.stop(
             group, "the rest of the gang was not prepared in time"

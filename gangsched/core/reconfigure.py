@@ -80,7 +80,7 @@ def reconfigure(
     """
     for group in shared.groups.values():
         if group.scheduler_name not in profiles and group.state is GroupState.WAITING:
-            attempts.give_back(group, _IS_GONE)
+            attempts.commits.give_back(group, _IS_GONE)
     staying = [_names_of(group) for group in unfinished(shared, frozenset(profiles))]
     shared.retiring = frozenset(name for names in staying for name in names if name not in profiles)
     if shared.retiring:
@@ -161,7 +161,7 @@ def _stop_evicting(shared: SharedState, attempts: Attempts, outcome: GroupOutcom
         if waited is not None:
             is_wanted = settings.evicts_for_claims if waited.is_overrun else settings.allow_eviction
             if not is_wanted and not all(is_leaving(info) for info in waited.waits_for.values()):
-                attempts.give_back(group, NOT_ANY_MORE)
+                attempts.commits.give_back(group, NOT_ANY_MORE)
         elif group.state is GroupState.UNWINDING:
             is_over = outcome.is_overrun(group) and not settings.ends_overrun
             if is_over or not settings.allow_eviction:

@@ -92,11 +92,7 @@ class RefusedPods:
     def _is_known(self, info: PodInfo, pod: Pod) -> bool:
         """Whether our record of what it runs with is better than this version's annotations."""
         is_ours = bool(info.identity)
-        return (
-            runs_on(info, pod)
-            and self._shared.decides
-            and (is_ours or self._scheduler.audit.is_reported(info))
-        )
+        return runs_on(info, pod) and self._shared.decides and (is_ours or self._shared.is_reported(info))
 
     def _keep_room(self, pod: Pod, node_name: str, promised: Any) -> PodInfo | None:
         """Counts it like another scheduler's pod, with those of its properties that can be read."""

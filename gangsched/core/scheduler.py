@@ -91,15 +91,13 @@ class Scheduler:
         self.owners = Owners(self.shared, self.reporter)
         self.group_specs = GroupSpecs(self.shared, self.reporter, self.owners)
         self.audit = DriftAudit(self.shared, self.reporter)
-        self.binder = Binder(
-            self.shared, self.reporter, AdmissionConflicts(self.shared, self.audit.is_reported)
-        )
+        self.binder = Binder(self.shared, self.reporter, AdmissionConflicts(self.shared))
         self.permits = Permits(self.shared)
         self.ties = Ties(self.shared, pick)
         self.attempts = Attempts(
             self.shared, self.reporter, self.binder, self.permits, self.owners, self.ties
         )
-        self.health = DeviceHealth(self.shared, self.reporter, self.binder, self.attempts.give_back)
+        self.health = DeviceHealth(self.shared, self.reporter, self.binder, self.attempts.commits)
         self.membership = Membership(
             self.shared, self.reporter, self.group_specs, self.owners, self.audit, self.health
         )
@@ -114,7 +112,7 @@ class Scheduler:
         self._extenders = (
             None
             if extenders is None
-            else Extenders(extenders, self.shared, self.reporter, self.attempts.give_back)
+            else Extenders(extenders, self.shared, self.reporter, self.attempts.commits)
         )
         self._unlisted = {*self.kinds} if leading else {*self.kinds, _LEADERSHIP}
         self._steps: Steps = PlainSteps(self.shared) if guard is None else Containment(self, guard)

@@ -58,14 +58,14 @@ FIRST: tuple[Phase, ...] = (
         "puts each into the group that it names now, once its bind has an answer",
         "pods edited while their bind was on its way",
         (_GROUPS, _CHANGES, _LINE, _DEADLINES, _EFFECTS),
-        lambda on: on.membership.late_moves.regroup,
+        lambda on: on.membership.move_late,
     ),
     Phase(
         "PreEnqueue",
         "asks plugins again whether they let these pods into the queue",
         "pods that a change may have cured, or that plugins at the edge are to be asked about",
         (_GROUPS, _LINE, _DEADLINES, _EFFECTS),
-        lambda on: on.membership.pre_enqueue.ask_again,
+        lambda on: on.membership.ask_pre_enqueue_again,
     ),
     Phase(
         "device reports",

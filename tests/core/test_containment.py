@@ -25,6 +25,7 @@ from gangsched.core.cache.template_table import TemplateTable
 from gangsched.core.device_audit.drift import DriftAudit
 from gangsched.core.framework.interface import SUCCESS, Status
 from gangsched.core.groups.attempts import Attempts
+from gangsched.core.groups.commits import Commits
 from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.membership import Membership
 from gangsched.core.groups.owners import Owners
@@ -414,7 +415,7 @@ def test_a_group_about_which_our_code_fails_on_a_persons_order_gives_back_what_i
     key = guarded.cluster.group("g").key
     with monkeypatch.context() as broken:
         broken.setattr(Permits, "allow", fails)
-        broken.setattr(Attempts, "give_back", fails)
+        broken.setattr(Commits, "give_back", fails)
         guarded.cluster.tell(order(key, "", "alice"))
     assert guarded.defects[0].about == "d/g"
     assert diary[1:] == ["A unreserves g-0,g-1"]
@@ -439,7 +440,7 @@ GROUP_FAULTS: list[tuple[Any, str, Callable[..., bool]]] = [
     (Reconciler, "reconcile", lambda self, group: "bad" in group.key.name),
     (Attempts, "run", lambda self, group: "bad" in group.key.name),
     (Attempts, "_permit", lambda self, unit: "bad" in unit[0].key.name),
-    (Attempts, "_reserve", lambda self, unit, plan: "bad" in unit[0].key.name),
+    (Commits, "reserve", lambda self, unit, plan: "bad" in unit[0].key.name),
     (Binder, "start", lambda self, unit: "bad" in unit[0].key.name),
     (GroupOutcome, "settle", lambda self, group: "bad" in group.key.name),
     (Cache, "assume", lambda self, placements: "bad" in placements[0].info.pod.metadata.name),
@@ -526,11 +527,12 @@ def test_what_plugins_hold_for_a_pod_that_our_code_fails_on_is_released(
     assert guarded.n_free() == 16
 
 
-@pytest.mark.parametrize(("method", "after"), [("_reserve", False), ("_reserve", True), ("_permit", False)])
+@pytest.mark.parametrize(("method", "after"), [("reserve", False), ("reserve", True), ("_permit", False)])
 def test_those_that_start_with_a_group_that_our_code_fails_on_give_back_what_they_hold_too(
     poison: Any, method: str, after: bool
 ) -> None:
-    poison(Attempts, method, lambda self, unit, *a: "bad" in {one.key.name for one in unit}, after=after)
+    owner = Commits if method == "reserve" else Attempts
+    poison(owner, method, lambda self, unit, *a: "bad" in {one.key.name for one in unit}, after=after)
     guarded = Guarded()
     both = {GROUPS_KEY: '["bad","mate"]'}
     for name in ("bad", "mate"):

@@ -36,10 +36,12 @@ from gangsched.core.containment import Containment
 from gangsched.core.device_audit.device_health import DeviceHealth
 from gangsched.core.device_audit.drift import DriftAudit
 from gangsched.core.groups.attempts import Attempts
+from gangsched.core.groups.commits import Commits
 from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.membership import Membership
 from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.permits import Permits
+from gangsched.core.groups.placer import Placer
 from gangsched.core.groups.pod_similarity import SimilarPods
 from gangsched.core.groups.reconciler import Reconciler
 from gangsched.core.groups.reservations import Reservations
@@ -66,6 +68,8 @@ ROOMS: tuple[type, ...] = (
     *(
         UsageTrackers,
         Attempts,
+        Commits,
+        Placer,
         DriftAudit,
         Binder,
         BindSender,

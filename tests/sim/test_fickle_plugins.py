@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangsched.core.framework.plan import FitError, Plan
-from gangsched.core.groups.attempts import Attempts
+from gangsched.core.groups.placer import Placer
 from gangsched.core.state.queue import SchedulingQueue
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import Group, GroupState
@@ -54,14 +54,14 @@ def test_a_core_in_which_two_with_claims_that_a_plugin_refuses_wake_each_other_i
 
 def test_a_core_that_fails_where_all_is_reserved_and_waits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """With claims, what yields to no claim was asked for once Permit let such a gang go on."""
-    place = Attempts._place
+    place = Placer.place
 
-    def asked_for_no_group(self: Attempts, unit: list[Group]) -> Plan | FitError:
+    def asked_for_no_group(self: Placer, unit: list[Group]) -> Plan | FitError:
         if not self._units.demands(unit):
-            list(self.kept.ways_to_start([]))
+            list(self._kept.ways_to_start([]))
         return place(self, unit)
 
-    monkeypatch.setattr(Attempts, "_place", asked_for_no_group)
+    monkeypatch.setattr(Placer, "place", asked_for_no_group)
     assert any("core raised ValueError" in one for one in found(FICKLE, range(10)))
 
 

@@ -16,7 +16,7 @@ Pods that request other numbers or other resources are not delayed: the node is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import ON_ITS_WAY, BindState, Group, MemberState, PodInfo
@@ -27,9 +27,8 @@ from gangsched.model.printable import marked
 class AdmissionConflicts:
     """Which pods have to wait for other pods; none, at no cost, if no resource is handed out that way."""
 
-    def __init__(self, shared: SharedState, is_reported: Callable[[PodInfo], bool]) -> None:
+    def __init__(self, shared: SharedState) -> None:
         self._shared = shared
-        self._is_reported = is_reported
         self.resources = shared.settings.devices.spaced
 
     def blocks(self, groups: Sequence[Group]) -> str:
@@ -62,7 +61,7 @@ class AdmissionConflicts:
         return (
             info.state is MemberState.BOUND
             and info.pod.status.start_time is None
-            and not self._is_reported(info)
+            and not self._shared.is_reported(info)
         )
 
     def _like(self, info: PodInfo) -> Iterator[tuple[PodInfo, str, int]]:

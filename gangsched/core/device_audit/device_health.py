@@ -14,8 +14,7 @@ do too. Evictions are repeated while the pod is there, ever more rarely (core.st
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import get_args
+from typing import Protocol, get_args
 
 import msgspec
 
@@ -63,6 +62,14 @@ class _Failure(msgspec.Struct):
         return ", ".join(self.since_s)
 
 
+class Releases(Protocol):
+    """What makes a waiting group release what it holds; core.groups.commits has the one implementation."""
+
+    def give_back(self, group: Group, why: str) -> None:
+        """Releases the reservations of the group and its waiting siblings; they back off."""
+        ...
+
+
 class DeviceHealth:
     """Which running pods have failed devices, and the actions taken."""
 
@@ -71,13 +78,12 @@ class DeviceHealth:
         shared: SharedState,
         reporter: Reporter,
         binder: Binder,
-        give_back: Callable[[Group, str], None],
+        commits: Releases,
     ) -> None:
-        """give_back: makes a waiting group release what it holds."""
         self._shared = shared
         self._reporter = reporter
         self._binder = binder
-        self._give_back = give_back
+        self._commits = commits
         self._settings = shared.settings.devices
         self._listed: dict[str, str | None] = {}
         self._changed: dict[str, None] = {}
@@ -269,7 +275,7 @@ class DeviceHealth:
             shared.requeue_order.keep(group, (), shared.now_s)
             self._tell(info, "Warning", "DeviceEviction", f"gang {group.key} is evicted: {failed}")
             if group.state is GroupState.WAITING:
-                self._give_back(group, failed)
+                self._commits.give_back(group, failed)
             self._binder.outcome.evict_gang(group)
             return
         shared.requeue_order.keep(group, (info,), shared.now_s)

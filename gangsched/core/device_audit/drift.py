@@ -71,7 +71,7 @@ class DriftAudit:
     def __init__(self, shared: SharedState, reporter: Reporter) -> None:
         self._shared = shared
         self._reporter = reporter
-        self._reports: dict[str, tuple[str, DeviceReport, frozenset[str]]] = {}
+        self._reports: dict[str, tuple[str, DeviceReport]] = {}
         self._listed: dict[str, frozenset[str]] = {}
         """By node: pods that some report has listed, so that their devices are certain."""
         self._unread: dict[str, str] = {}
@@ -105,12 +105,14 @@ class DriftAudit:
         except ParseError as error:  # the previous report stays in use
             self._unread[name] = text
             return self._reporter.node_problem(node, str(error), reason="InvalidDeviceReport")
-        self._reports[name] = (text, report, frozenset(pod.uid for pod in report.pods))
+        self._reports[name] = (text, report)
+        self._shared.reported_pods[name] = frozenset(pod.uid for pod in report.pods)
         self._unread.pop(name, None)
         self._nodes[name] = None
 
     def node_gone(self, name: str) -> None:
         self._reports.pop(name, None)
+        self._shared.reported_pods.pop(name, None)
         self._listed.pop(name, None)
         self._unread.pop(name, None)
         self._nodes.pop(name, None)
@@ -120,10 +122,6 @@ class DriftAudit:
         """Has the node's report compared again: the API has shown a pod's node."""
         if info.node_name in self._reports:
             self._nodes[info.node_name] = None
-
-    def is_reported(self, info: PodInfo) -> bool:
-        """Whether kubelet has reported what it gave this pod."""
-        return info.uid in self._reports.get(info.node_name, _NO_REPORT)[2]
 
     def pod_edited(self, info: PodInfo, pod: Pod) -> bool:
         """Takes in a change of a bound pod's device annotation; False: our records follow it.
@@ -241,7 +239,7 @@ class DriftAudit:
         cache = self._shared.cache
         on_node = cache.by_node.get(name, {})
         had_theirs = self._listed.get(name, _NOBODY) & on_node.keys()
-        self._listed[name] = had_theirs | self._reports[name][2]
+        self._listed[name] = had_theirs | self._shared.reported_pods[name]
         changed: list[tuple[PodInfo, Allocation]] = []
         learn(cache, on_node, report)
         for one in report.pods:
@@ -405,5 +403,5 @@ def _labels_text(allocation: Allocation) -> str:
 
 
 _NONE = Drift("", "")
-_NO_REPORT: tuple[str, DeviceReport, frozenset[str]] = ("", DeviceReport(), frozenset())
+_NO_REPORT: tuple[str, DeviceReport] = ("", DeviceReport())
 _NOBODY: frozenset[str] = frozenset()

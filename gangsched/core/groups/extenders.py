@@ -9,7 +9,7 @@ they act as a plugin: a Filter, and a Score on kube-scheduler's scale. Source: k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -28,6 +28,7 @@ from gangsched.core.framework.interface import (
 )
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Profile
+from gangsched.core.groups.commits import Commits
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
@@ -152,14 +153,13 @@ class Extenders:
         verdicts: ExtenderVerdicts,
         shared: SharedState,
         reporter: Reporter,
-        give_back: Callable[[Group, str], None],
+        commits: Commits,
     ) -> None:
-        """`give_back`: called for a group with reservations that cannot go on."""
         self._interests = verdicts.interests
         self._verdicts = verdicts
         self._shared = shared
         self._reporter = reporter
-        self._give_back = give_back
+        self._commits = commits
         self._asked: dict[GroupKey, _Asked] = {}
         self._whose: dict[int, GroupKey] = {}
         self._last_ticket = 0
@@ -212,7 +212,7 @@ class Extenders:
         self._asked.pop(group.key, None)
         shared.count("extender_errors")
         if group.state is GroupState.WAITING:
-            self._give_back(group, why)
+            self._commits.give_back(group, why)
         else:
             shared.queue.back_off(group, Cause.EXTENDERS_FAILED, shared.now_s)
             self._reporter.rejected(group, why)

@@ -8,7 +8,7 @@ that would show the edit. Called by core.groups.membership and core.scheduler.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
 from gangsched.core.groups.pod_versions import is_unseen
 from gangsched.core.state.state import SharedState
@@ -18,10 +18,8 @@ from gangsched.core.types.group import PodInfo
 class LateMoves:
     """Pods with binds in flight whose group may have changed meanwhile."""
 
-    def __init__(self, shared: SharedState, decide: Callable[[PodInfo], None]) -> None:
-        """`decide`: puts a pod into the group that it names now."""
+    def __init__(self, shared: SharedState) -> None:
         self._shared = shared
-        self._decide = decide
         self.uids: dict[str, None] = {}
         """Those that were edited while it was not known where they are."""
 
@@ -36,12 +34,12 @@ class LateMoves:
             return True
         return False
 
-    def regroup(self) -> None:
-        """Once a turn: decides about pods whose binds have failed, or that the watch shows as bound."""
+    def take_settled(self) -> Iterator[PodInfo]:
+        """Takes out and yields the pods whose binds have failed, or that the watch shows as bound."""
         for uid in list(self.uids):
             info = self._shared.cache.pods.get(uid)
             if info is None or info.group is None:
                 del self.uids[uid]
             elif not is_unseen(info):
                 del self.uids[uid]
-                self._decide(info)
+                yield info

@@ -13,15 +13,16 @@ import numpy as np
 from msgspec.structs import replace
 
 from gangsched.core.cache.namespace_usage import QueueView
-from gangsched.core.cache.trial import ClusterView, Trial
+from gangsched.core.cache.trial import Trial
 from gangsched.core.cycle.cycle import run_cycle
 from gangsched.core.cycle.topology import requires_domain
 from gangsched.core.framework.eviction_rule import EvictionRule
 from gangsched.core.framework.interface import Code, DryRun, PostFilterResult, Status
 from gangsched.core.framework.plan import FitError, Plan
 from gangsched.core.framework.profile import Demand
+from gangsched.core.groups.commits import Commits
 from gangsched.core.groups.failed_searches import FailedSearches, later
-from gangsched.core.kept.eviction_rounds import EvictionRounds
+from gangsched.core.groups.placer import Placer
 from gangsched.core.kept.kept import Kept
 from gangsched.core.kept.nominations import Nominations, would_take
 from gangsched.core.kept.overrun import past_walltime
@@ -35,9 +36,6 @@ from gangsched.core.types.victim_words import LOWER, PAST_WALLTIME
 from gangsched.core.units import Units
 from gangsched.model.printable import marked
 
-Cycle = Callable[[Sequence[Demand], ClusterView, int | None], Plan | FitError]
-"""Places a unit on a view, with this budget for trying other orders; None: the settings'."""
-
 
 class MakingRoom:
     """Makes room by preemption, or keeps waiting for it."""
@@ -49,23 +47,17 @@ class MakingRoom:
         kept: Kept,
         units: Units,
         searches: FailedSearches,
-        *,
-        cycle: Cycle,
-        place: Callable[[list[Group]], Plan | FitError],
-        give_back: Callable[[Group, str], None],
-        rounds: EvictionRounds,
+        placer: Placer,
+        commits: Commits,
     ) -> None:
-        """cycle: places demands; place: places a unit on the cluster as it is; give_back: makes a waiting
-        group release what it holds."""
         self._shared = shared
         self._nominations = nominations
         self._kept = kept
         self._units = units
         self._searches = searches
-        self._cycle = cycle
-        self._place = place
-        self._give_back = give_back
-        self._rounds = rounds
+        self._placer = placer
+        self._commits = commits
+        self._rounds = nominations.rounds
 
     def below_limits(self, unit: list[Group], refused: Status) -> Status | None:
         """Preempts for a unit that Admit keeps out because of what others hold. None: it waits for its
@@ -109,7 +101,7 @@ class MakingRoom:
             return error
         overrun = None
         if shared.queue.claims and lacks is None:
-            overrun = past_walltime(shared, unit, self._units.demands(unit), self._cycle)
+            overrun = past_walltime(shared, unit, self._units.demands(unit), self._placer)
         if overrun is not None:
             shared.count("overrun_victims", len(overrun.victims))
             self._nominations.promise(unit, overrun, error, whose=PAST_WALLTIME)
@@ -158,12 +150,12 @@ class MakingRoom:
         wanted = {(p.row, i) for p in answer.plan.placements for i in _device_ids(p)}
         for group in yielding:
             if group.preemption is not None and not wanted.isdisjoint(self._claimed(group)):
-                self._give_back(group, why)
+                self._commits.give_back(group, why)
         for held in [info.group for info in answer.victims if info.state is MemberState.ASSUMED]:
             if held is not None and held.state is GroupState.WAITING:
-                self._give_back(held, why)
+                self._commits.give_back(held, why)
         if not any(info.state is MemberState.BOUND for info in answer.victims):
-            return self._place(unit)
+            return self._placer.place(unit)
         self._nominations.promise(unit, answer, error, rule)
         return None
 
@@ -224,8 +216,8 @@ class MakingRoom:
         priority = min(demand.group.priority for demand in demands)
         # Hundreds of cycles: none of them may cost as much as one that decides.
         return DryRun(
-            lambda made: self._cycle(demands, made, 0),
-            lambda made, budget: self._cycle(demands, made, budget),
+            lambda made: self._placer.cycle(demands, made, 0),
+            lambda made, budget: self._placer.cycle(demands, made, budget),
             shared.siblings,
             shared.lowest_priority(),
             nominated=[
@@ -267,7 +259,7 @@ class MakingRoom:
                 return None
         trial = Trial(self._shared.cache.view)
         trial.remove(*waited.waits_for.values())
-        answer = self._cycle(demands, trial, None)
+        answer = self._placer.cycle(demands, trial)
         if isinstance(answer, FitError):
             there = self._where_promised(unit, waited, trial)
             if there is not None and not waited.waits_for:
@@ -281,7 +273,7 @@ class MakingRoom:
     def _without(self, demands: Sequence[Demand], infos: Iterable[PodInfo]) -> Plan | FitError:
         trial = Trial(self._shared.cache.view)
         trial.remove(*infos)
-        return self._cycle(demands, trial, None)
+        return self._placer.cycle(demands, trial)
 
     def _make_again(self, unit: list[Group], lost: FitError, error: FitError) -> Plan | FitError | None:
         """Makes room once more for a unit whose room is gone; its victims that have not gone are spared,

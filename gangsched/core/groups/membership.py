@@ -36,6 +36,7 @@ from gangsched.core.groups.pods_with_two_groups import PodsWithTwoGroups
 from gangsched.core.groups.pre_enqueue import PreEnqueue
 from gangsched.core.kept.nominations import ForeignNominations, room_taken
 from gangsched.core.state.bind_table import BindCause, move_bind
+from gangsched.core.state.pending_hooks import HookCall
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.start_table import StartCause, move_start
 from gangsched.core.state.state import SharedState
@@ -52,7 +53,7 @@ from gangsched.core.types.states import (
     PENDING,
 )
 from gangsched.model.device_labels import allocation_of
-from gangsched.model.events import PodAdded, PodDeleted, PodUpdated
+from gangsched.model.events import HookAnswered, PodAdded, PodDeleted, PodUpdated
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import POD, GroupKey, identity_of, lone_key, needs_object, role_of, stated_by
 
@@ -80,9 +81,9 @@ class Membership:
         """The group that the last pod of this run of events joined; it is marked for reconsideration."""
         self._two_groups = PodsWithTwoGroups()
         self.leaving = Leaving(shared)
-        self.late_moves = LateMoves(shared, self._regroup_late)
+        self.late_moves = LateMoves(shared)
         self.foreign_nominations = ForeignNominations(shared)
-        self.pre_enqueue = PreEnqueue(shared, reporter, self.ask_pre_enqueue)
+        self.pre_enqueue = PreEnqueue(shared, reporter)
 
     def put_pods(self, events: Iterable[PodAdded | PodUpdated]) -> None:
         """Applies current pods one by one; a version older than the known one is ignored."""
@@ -108,6 +109,23 @@ class Membership:
             info = self._shared.cache.pods.get(uid)
             if info is not None and info.group is not None:
                 self._regroup_late(info)
+
+    def move_late(self) -> None:
+        """Once a turn: puts pods into the groups that they name now, once it is known where they are."""
+        for info in self.late_moves.take_settled():
+            self._regroup_late(info)
+
+    def ask_pre_enqueue_again(self) -> None:
+        """Once a turn: calls PreEnqueue again for pods that a change may have cured, and plugins at the
+        edge."""
+        for uid in self.pre_enqueue.take_cured():
+            self.ask_pre_enqueue(uid)
+        self.pre_enqueue.call_plugins()
+
+    def pre_enqueue_answered(self, call: HookCall, event: HookAnswered) -> None:
+        """Takes an answer from the edge about one pod."""
+        if self.pre_enqueue.answered(call, event) and call.info is not None:
+            self.ask_pre_enqueue(call.info.uid)
 
     def ask_pre_enqueue(self, uid: str) -> None:
         """Calls PreEnqueue again: it failed, or the plugin changed."""

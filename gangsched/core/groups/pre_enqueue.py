@@ -1,9 +1,9 @@
 """PreEnqueue: which pods are kept out of the queue, why, and when their plugins are asked again.
 
 Here: the answers of plugins that are called at the edge, and when to ask again. Not here: the pods that
-plugins keep out (core.state.enqueue_waits), the pods' states (core.groups.membership, which calls `lets_in`
-and is called back), the calls at the edge (extension.runner). A profile whose only such plugin is
-SchedulingGates skips all of this: that plugin reads the pod alone, and the API server marks its pods itself.
+plugins keep out (core.state.enqueue_waits), the pods' states (core.groups.membership, which calls `lets_in`),
+the calls at the edge (extension.runner). A profile whose only such plugin is SchedulingGates skips all of
+this: that plugin reads the pod alone, and the API server marks its pods itself.
 
     plugin         answers                is asked again
     ─────────────  ─────────────────────  ──────────────────────────────────────────────────────────────
@@ -15,7 +15,7 @@ SchedulingGates skips all of this: that plugin reads the pod alone, and the API 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from itertools import islice
 
 from gangsched.core.framework.interface import (
@@ -60,11 +60,9 @@ class _Asked:
 class PreEnqueue:
     """Asks PreEnqueue's plugins about pods."""
 
-    def __init__(self, shared: SharedState, reporter: Reporter, ask_pod_again: Callable[[str], None]) -> None:
-        """`ask_pod_again`: takes the UID of a pod whose answers may have changed."""
+    def __init__(self, shared: SharedState, reporter: Reporter) -> None:
         self._shared = shared
         self._reporter = reporter
-        self._ask_pod_again = ask_pod_again
         self._asked: dict[str, _Asked] = {}
         self._to_ask: dict[str, dict[str, None]] = {}
         """Plugin -> UIDs of the pods to ask it about, in order."""
@@ -176,12 +174,12 @@ class PreEnqueue:
             self._to_ask.setdefault(plugin, {})[info.uid] = None
         return status
 
-    def answered(self, call: HookCall, event: HookAnswered) -> None:
-        """Takes an answer from the edge about one pod."""
+    def answered(self, call: HookCall, event: HookAnswered) -> bool:
+        """Takes an answer from the edge about one pod; returns whether the pod is to be asked about again."""
         info = call.info
         asked = self._asked.get(info.uid) if info is not None else None
         if info is None or asked is None or asked.open.get(call.plugin) is not call:
-            return
+            return False
         del asked.open[call.plugin]
         self._n_open[call.plugin] -= 1
         shared = self._shared
@@ -200,12 +198,12 @@ class PreEnqueue:
         asked.answers[call.plugin] = (status, until_s)
         if until_s < NEVER_S:
             shared.ask_pre_enqueue_at(until_s, info)
-        self._ask_pod_again(info.uid)
+        return True
 
     # -- once a turn -----------------------------------------------------------------------------------
 
-    def ask_again(self) -> None:
-        """Asks again about pods that a change may have cured, and sends the calls to the edge."""
+    def take_cured(self) -> Iterator[str]:
+        """Takes out and yields the UIDs of pods that a change may have cured."""
         again = self._waits.again
         for uid in tuple(islice(again, MAX_A_TURN)) if again else ():
             del again[uid]
@@ -215,7 +213,10 @@ class PreEnqueue:
                     name: (status, until_s if status.is_success else self._shared.now_s)
                     for name, (status, until_s) in asked.answers.items()
                 }
-            self._ask_pod_again(uid)
+            yield uid
+
+    def call_plugins(self) -> None:
+        """Sends the calls to the edge."""
         for plugin, uids in self._to_ask.items():
             while uids and self._n_open.get(plugin, 0) < MAX_ASKED:
                 uid = next(iter(uids))
@@ -223,7 +224,7 @@ class PreEnqueue:
                 self._ask(plugin, uid)
 
     def asks_again_s(self) -> float:
-        """When `ask_again` has something to do: now, or never."""
+        """When pods are to be asked about again: now, or never."""
         return self._shared.now_s if self._waits.again else NEVER_S
 
     def _ask(self, plugin: str, uid: str) -> None:

@@ -120,7 +120,7 @@ class Reconciler:
         if group.problem or group.definition is None or not group.is_complete:
             why = f"{group.n_existing} of {group.min_count} members are left"
             why = group.problem or why + roles_text(group.missing_roles())
-            self._attempts.give_back(group, why)
+            self._attempts.commits.give_back(group, why)
             self._reconcile_at_rest(group)
         elif not group.n_pending and not group.n_assumed:
             # The members that waited are gone, and the rest run: there is nothing to reserve or bind.

@@ -52,7 +52,7 @@ class Reservations:
         self._shared.broken_reservations = {}
         for group, why in broken.values():
             if group.state is GroupState.WAITING:
-                self._attempts.give_back(group, why)
+                self._attempts.commits.give_back(group, why)
             elif group.state is GroupState.BINDING:
                 self._binder.take_back(group, why)
 

@@ -107,7 +107,7 @@ class WalltimeEvictions:
             self._set(group.key, shared.now_s + _AGAIN_S)
             return
         if group.state is GroupState.WAITING:
-            self._attempts.give_back(group, over)
+            self._attempts.commits.give_back(group, over)
         shared.count("overrun_evictions", len(staying))
         self._binder.outcome.evict_overrun(group, f"{over}.")
         self._reporter.event(group, "Warning", "OverrunEviction", "Walltime", f"{over}, and is evicted")

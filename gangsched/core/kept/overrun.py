@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.framework.plan import FitError, Plan, PostFilterResult
@@ -35,11 +36,21 @@ _FEW = 16
 _Over = dict[GroupKey, list[PodInfo]]
 
 
+class Places(Protocol):
+    """What places a unit on a copy of the cluster; core.groups.placer has the one implementation."""
+
+    def cycle(
+        self, demands: Sequence[Demand], view: ClusterView, search_budget: int | None = None
+    ) -> Plan | FitError:
+        """Returns where all of it fits, or why it does not."""
+        ...
+
+
 def past_walltime(
     shared: SharedState,
     unit: Sequence[Group],
     demands: Sequence[Demand],
-    cycle: Callable[[Sequence[Demand], ClusterView, int | None], Plan | FitError],
+    placer: Places,
 ) -> PostFilterResult | None:
     """The pods to evict so that the unit, which has a claim, can start; None: no choice would help."""
     claims = shared.queue.claims
@@ -54,7 +65,7 @@ def past_walltime(
     def tried(gone: _Over) -> Plan | FitError:
         trial = Trial(shared.cache.view)
         trial.remove(*_all(gone, leaving))
-        return cycle(demands, trial, 0)
+        return placer.cycle(demands, trial, 0)
 
     if leaving and isinstance(tried({}), Plan):
         return None

@@ -113,6 +113,8 @@ class SharedState:
         self.enqueue_waits = EnqueueWaits(self)
         """Pods that PreEnqueue plugins keep out of the queue."""
         self.requeue_order = RequeueOrder()
+        self.reported_pods: dict[str, frozenset[str]] = {}
+        """By node: UIDs of the pods whose devices kubelet has reported."""
         self.evictions = Evictions(self.cache.pods, self.effects)
         self.decides = False
         """Whether all existing objects have been received and no other process leads."""
@@ -241,6 +243,10 @@ class SharedState:
         self.cache.usage_trackers.advance(now_s)
         if self.queue_view is not None:
             self.queue_view.set_time(now_s)
+
+    def is_reported(self, info: PodInfo) -> bool:
+        """Whether kubelet has reported what it gave this pod."""
+        return info.uid in self.reported_pods.get(info.node_name, ())
 
     def emit(self, effect: Effect) -> None:
         """Adds an effect to this turn's output."""
