@@ -189,8 +189,8 @@ class SchedulerApp:
             decider,
             self.inbox,
             self.outbox,
-            hears=_nothing if self._tracing is None else self._tracing.hear,
-            heard=self._heard,
+            before_events=_nothing if self._tracing is None else self._tracing.note_events,
+            after_events=self._events_handled,
             n_binds_waiting=lambda: self.dispatcher.n_binds_ahead,
             garbage=self._garbage,
             foresees=self._leadership.foresees,
@@ -212,7 +212,7 @@ class SchedulerApp:
             dispatcher=self.dispatcher,
             reflectors=self._following.reflectors,
             elector=self._leadership.elector,
-            unheard=lambda: self._following.unheard,
+            unlisted=lambda: self._following.unlisted,
             is_inbox_full=lambda: self.inbox.is_full,
             is_stopping=lambda: self._stopping,
             put_nowait=self.inbox.put_nowait,
@@ -265,7 +265,7 @@ class SchedulerApp:
         if self._reports is not None:
             self._reports.say()
         if self._tracing is not None:
-            self._tracing.hear(self.inbox.take())  # answers after the last decision
+            self._tracing.note_events(self.inbox.take())  # answers after the last decision
         return 1 if self._leadership.has_lost or self._following.is_of_another else 0
 
     async def _stop_on_signal(self, grace_s: float) -> None:
@@ -290,7 +290,7 @@ class SchedulerApp:
     async def _settle(self, until_s: float) -> bool:
         """Waits for answers and, if they leave a bind in doubt, for the core's reads about it."""
         while await self.dispatcher.drain(until_s - time.monotonic()):
-            if not self.queue.hear(time.monotonic()):
+            if not self.queue.apply_events(time.monotonic()):
                 return True
         return False
 
@@ -326,7 +326,7 @@ class SchedulerApp:
 
     def follow(self, kinds: Sequence[str]) -> None:
         """Follow these kinds too; no decisions are made until they are listed."""
-        self._following.unheard |= {*kinds}
+        self._following.unlisted |= {*kinds}
         self._following.add(kinds)
 
     async def may_follow(self, kinds: Sequence[str]) -> None:
@@ -352,12 +352,12 @@ class SchedulerApp:
             self._budget.turn_ended()
         return effects if self._tracing is None else self._tracing.turn_ended(effects)
 
-    def _heard(self, events: Sequence[Event]) -> None:
+    def _events_handled(self, events: Sequence[Event]) -> None:
         """Logs when the first lists are complete."""
         if self._web is not None:
-            self._web.heard(events)
+            self._web.note_events(events)
         self._following.add(self.scheduler.newly_watched())
-        if not self._following.heard(events):
+        if not self._following.note_lists(events):
             return
         self._garbage.settle()
         decides = self.scheduler.is_synced

@@ -51,7 +51,7 @@ class Following:
         self._same_cluster = SameCluster(replaced)
         self._everything: TaskGroup | None = None
         self.reflectors = {kind.name: self._reflector(kind) for kind in all_kinds(watches)}
-        self.unheard = set(needed)
+        self.unlisted = set(needed)
 
     @property
     def pods(self) -> WatchState:
@@ -106,14 +106,14 @@ class Following:
                         f"its plugins read {name}, which the scheduler may not: {error}"
                     ) from None
 
-    def heard(self, events: Sequence[Event]) -> bool:
+    def note_lists(self, events: Sequence[Event]) -> bool:
         """Takes in events; returns whether they complete the required lists."""
-        if not self.unheard:
+        if not self.unlisted:
             return False
         for event in events:
             if isinstance(event, KindSynced | KindMissing):
-                self.unheard.discard(event.kind)
-        return not self.unheard
+                self.unlisted.discard(event.kind)
+        return not self.unlisted
 
     def _reflector(self, kind: Kind) -> Reflector:
         return Reflector(

@@ -185,13 +185,13 @@ class GroupQueue:
         inbox: Inbox,
         outbox: Outbox,
         *,
-        hears: Callable[[Sequence[Event]], None],
-        heard: Callable[[Sequence[Event]], None],
+        before_events: Callable[[Sequence[Event]], None],
+        after_events: Callable[[Sequence[Event]], None],
         n_binds_waiting: Callable[[], int],
         garbage: GarbageCollection,
         foresees: Callable[[], bool] | None = None,
     ) -> None:
-        """`hears` gets a turn's events before the core does, `heard` after it.
+        """`before_events` gets a turn's events before the core does, `after_events` after it.
 
         `foresees`: requests what the next group will need before it is tried; returns whether the sockets
         must have a turn for that.
@@ -200,8 +200,8 @@ class GroupQueue:
         """May be replaced between two turns."""
         self._inbox = inbox
         self._outbox = outbox
-        self._hears = hears
-        self._heard = heard
+        self._before_events = before_events
+        self._after_events = after_events
         self._n_binds_waiting = n_binds_waiting
         self._garbage = garbage
         self._foresees = foresees
@@ -226,13 +226,13 @@ class GroupQueue:
             group = await self.pop()
             self._outbox.put(self.scheduler.schedule(group, time.monotonic()))
 
-    def hear(self, now_s: float) -> bool:
+    def apply_events(self, now_s: float) -> bool:
         """Applies the events that have arrived so far; returns whether there were any."""
         events = self._inbox.take()
         if events:
-            self._hears(events)
+            self._before_events(events)
             self._outbox.put(self.scheduler.handle(events, now_s))
-            self._heard(events)
+            self._after_events(events)
         return bool(events)
 
     async def pop(self) -> Group:
@@ -246,7 +246,7 @@ class GroupQueue:
                 now_s = time.monotonic()
                 self._yield_at_s = now_s + _MAX_TURN_S
                 self._advance(now_s)
-            self.hear(now_s)
+            self.apply_events(now_s)
             if self._is_closed:
                 self._goes_on = False
             elif self._n_binds_waiting() < AHEAD[self._goes_on]:

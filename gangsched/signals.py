@@ -62,17 +62,17 @@ def run_loop(command: Callable[..., Awaitable[T]], *of: Any) -> T:
     async def woken() -> T:
         if threading.current_thread() is not threading.main_thread():
             return await command(*of)
-        loop, (heard, told) = asyncio.get_running_loop(), socket.socketpair()
-        with heard, told:
-            heard.setblocking(False)
-            told.setblocking(False)
-            loop.add_reader(heard, heard.recv, 4096)
-            signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
+        loop, (reader, writer) = asyncio.get_running_loop(), socket.socketpair()
+        with reader, writer:
+            reader.setblocking(False)
+            writer.setblocking(False)
+            loop.add_reader(reader, reader.recv, 4096)
+            signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
             try:
                 return await command(*of)
             finally:
                 signal.set_wakeup_fd(-1)
-                loop.remove_reader(heard)
+                loop.remove_reader(reader)
 
     return anyio.run(woken)
 

@@ -130,8 +130,8 @@ def _queue(
         decider,
         inbox or Inbox(),
         Outbox(lambda effects: None, may_act=lambda: True),
-        hears=lambda events: None,
-        heard=lambda events: None,
+        before_events=lambda events: None,
+        after_events=lambda events: None,
         n_binds_waiting=lambda: decider.n_waiting,
         garbage=garbage or GarbageCollection(),
         foresees=foresees,
@@ -198,9 +198,9 @@ async def test_a_closed_queue_returns_no_group_and_still_sees_to_deadlines_and_e
     with anyio.move_on_after(0.1) as waits:
         await queue.pop()
     assert (waits.cancelled_caught, decider.n_advanced, decider.n_left) == (True, 1, 10)
-    assert not queue.hear(time.monotonic())
+    assert not queue.apply_events(time.monotonic())
     inbox.put_nowait(BindCancelled("u", 1))
-    assert queue.hear(time.monotonic())
+    assert queue.apply_events(time.monotonic())
     assert decider.n_heard == 1
 
 

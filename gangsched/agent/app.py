@@ -98,7 +98,7 @@ class AgentApp:
             rng=rng,
             in_labels=settings.in_labels,
         )
-        self._pods = Reflector(self._client, pods(settings.node_name), self._hear, rng=rng)
+        self._pods = Reflector(self._client, pods(settings.node_name), self._take_events, rng=rng)
         self._probes = (
             Probes(settings.probes, self._annotate, self._not_measured, node=settings.node_name, rng=rng)
             if settings.probes.is_on
@@ -114,7 +114,7 @@ class AgentApp:
         """Report until SIGTERM or SIGINT. Raises: ConfigError, if the node does not exist."""
         await self._check_name()
         loop = get_running_loop()
-        threads = [_SourceThread(source, self._told, loop) for source in self._sources]
+        threads = [_SourceThread(source, self._take_report, loop) for source in self._sources]
         try:
             async with anyio.create_task_group() as everything:
                 everything.start_soon(self._stop_on_signal, everything.cancel_scope)
@@ -141,12 +141,12 @@ class AgentApp:
         await self._check_name(must_answer=True)
         try:
             for source in self._sources:
-                self._told(await anyio.to_thread.run_sync(source.read))
+                self._take_report(await anyio.to_thread.run_sync(source.read))
             try:
-                self._told_node(await self._get())
+                self._take_node(await self._get())
             except ApiError as error:
                 raise ApiError(explained(error, "read", self._settings.node_name)) from None
-            await self._hear(await self._listed_pods())
+            await self._take_events(await self._listed_pods())
         finally:
             self._client.close()
         value = self.reporter.value()
@@ -177,7 +177,7 @@ class AgentApp:
         except ApiError as error:
             self.reporter.failed("read", error, time.monotonic())
         else:
-            self._told_node(body)
+            self._take_node(body)
 
     async def _write(self, effect: WriteNode) -> None:
         path = node_path(self._settings.node_name, manager=self._manager)
@@ -204,14 +204,14 @@ class AgentApp:
 
     # -- events ----------------------------------------------------------------------------------------------
 
-    def _told(self, report: Report) -> None:
+    def _take_report(self, report: Report) -> None:
         self.reporter.source_reported(report, time.monotonic())
         self._news.set()
 
-    async def _hear(self, events: list[Event]) -> None:
+    async def _take_events(self, events: list[Event]) -> None:
         self.reporter.pods_changed(events)
         if self._handing is not None:
-            self._node_pods.hear(events)
+            self._node_pods.apply(events)
             self._handing.pods_changed()
         self._news.set()
 
@@ -219,7 +219,7 @@ class AgentApp:
         self.reporter.note(key, value)
         self._news.set()
 
-    def _told_node(self, body: bytes) -> None:
+    def _take_node(self, body: bytes) -> None:
         now_s = time.monotonic()
         try:
             seen = read_node(body)
@@ -335,7 +335,7 @@ class _SourceThread:
         self, source: Source, take_report: Callable[[Report], None], loop: AbstractEventLoop
     ) -> None:
         self._source = source
-        self._told = take_report
+        self._take_report = take_report
         self._loop = loop
         self._stop = threading.Event()
         # A daemon: a thread that hangs in a driver must not keep the process alive.
@@ -355,7 +355,7 @@ class _SourceThread:
                 _log.exception("a source of devices failed", source=self._source.name)
             else:
                 try:
-                    self._loop.call_soon_threadsafe(self._told, report)
+                    self._loop.call_soon_threadsafe(self._take_report, report)
                 except RuntimeError:
                     return  # the loop has ended
             self._stop.wait(self._source.period_s)

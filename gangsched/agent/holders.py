@@ -26,7 +26,7 @@ class Holders:
         self._held: dict[str, Held] = {}
         self._unreadable: dict[str, str] = {}
 
-    def hear(self, events: Iterable[Event]) -> None:
+    def apply(self, events: Iterable[Event]) -> None:
         for event in events:
             if isinstance(event, PodAdded | PodUpdated):
                 self._there(event.pod)

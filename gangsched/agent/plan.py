@@ -68,7 +68,7 @@ class NodePods:
         self._pods: dict[str, PlannedPod] = {}
         self._ended: dict[str, PlannedPod] = {}
 
-    def hear(self, events: Iterable[Event]) -> None:
+    def apply(self, events: Iterable[Event]) -> None:
         for event in events:
             if isinstance(event, PodAdded | PodUpdated):
                 pod = event.pod

@@ -13,7 +13,7 @@
 
 One request is in flight at a time. A heartbeat reads, and writes only differences: the annotation contains no
 time. A foreign change that it finds is reported and overwritten. Not here: sources, requests, logs (`app`),
-which sources have reported (`hearing`), which devices are listed (`inventory`).
+which sources have reported (`source_reports`), which devices are listed (`inventory`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from random import Random
 from typing import Literal, NamedTuple
 
 from gangsched.agent.fitting import fits, most, with_health
-from gangsched.agent.hearing import Hearing
 from gangsched.agent.holders import Holders
 from gangsched.agent.inventory import (
     Listed,
@@ -39,6 +38,7 @@ from gangsched.agent.inventory import (
 from gangsched.agent.node import MAX_ANNOTATION_BYTES, SeenNode, annotation_bytes
 from gangsched.agent.notices import Notice, Notices
 from gangsched.agent.reports import Report, Silence
+from gangsched.agent.source_reports import SourceReports
 from gangsched.agent.sources.device_file import check_id
 from gangsched.errors import ApiError, ParseError
 from gangsched.kube.reach import is_logged
@@ -96,7 +96,7 @@ class InventoryReporter:
         self.notices = Notices(node)
         self.is_in_step = False
         self.n_writes = 0
-        self._hearing = Hearing(sources, self.notices)
+        self._source_reports = SourceReports(sources, self.notices)
         self._heartbeat_s = heartbeat_s
         self._rng = rng
         self._backoff = Backoff(rng, max_s=MAX_BACKOFF_S)
@@ -124,11 +124,11 @@ class InventoryReporter:
     # -- events ----------------------------------------------------------------------------------------------
 
     def source_reported(self, report: Report, now_s: float) -> None:
-        self._stale = self._hearing.hear(report, now_s) or self._stale
+        self._stale = self._source_reports.take(report, now_s) or self._stale
 
     def pods_changed(self, events: Iterable[Event]) -> None:
         """Events of the pods bound to this node."""
-        self.holders.hear(events)
+        self.holders.apply(events)
         self._stale = self._stale or self.holders.changed
         self.holders.changed = False
 
@@ -192,7 +192,7 @@ class InventoryReporter:
 
     def decide(self, now_s: float) -> ReadNode | WriteNode | None:
         """The next request; call again after each answer and at `next_deadline_s`."""
-        self._stale = self._hearing.listen(now_s) or self._stale
+        self._stale = self._source_reports.note_silence(now_s) or self._stale
         self._again_s = math.inf
         if self._busy:
             return None
@@ -203,7 +203,7 @@ class InventoryReporter:
             self._busy = True
             return ReadNode()
         self._again_s = self._read_due_s
-        if not self._hearing.is_complete:
+        if not self._source_reports.is_complete:
             return None
         if self._stale:
             self._compute()
@@ -225,7 +225,7 @@ class InventoryReporter:
 
     def next_deadline_s(self) -> float:
         """When to call `decide` again without an event."""
-        return min(self._again_s, self._hearing.next_deadline_s())
+        return min(self._again_s, self._source_reports.next_deadline_s())
 
     def take_notices(self) -> list[Notice]:
         return self.notices.take()
@@ -236,7 +236,7 @@ class InventoryReporter:
 
         Also while the API server is away: kubelet learns of a sick device nevertheless.
         """
-        if self._stale and self._is_seeded and self._hearing.is_complete:
+        if self._stale and self._is_seeded and self._source_reports.is_complete:
             self._compute()
         return None if self._stale else self._last
 
@@ -324,7 +324,7 @@ class InventoryReporter:
 
     def _compute(self) -> None:
         self._stale = False
-        reports = self._hearing.reports()
+        reports = self._source_reports.reports()
         merged = merge(reports)
         self._last = with_the_vanished(
             merged.listed,
@@ -332,7 +332,7 @@ class InventoryReporter:
             last=self._last,
             is_held=self._is_held,
             whole=all(report.whole for report in reports),
-            sick=self._hearing.is_blind,
+            sick=self._source_reports.is_blind,
         )
         for resource, devices in self._last.items():
             known = self._known.setdefault(resource, {})

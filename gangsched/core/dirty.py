@@ -93,7 +93,7 @@ class Watch:
         )
 
 
-def told(marks: Collection[Mark]) -> str:
+def marks_text(marks: Collection[Mark]) -> str:
     """Returns the marks in words, in their order."""
     return ", ".join(mark.value for mark in Mark if mark in marks) or "nothing"
 

@@ -25,7 +25,7 @@ from gangsched.core.explain_sets import kept_out_by_set, not_ready
 from gangsched.core.framework.plan import FitError, Plan, Shortage
 from gangsched.core.framework.profile import Demand
 from gangsched.core.kept.claim_reports import latest_end
-from gangsched.core.queueing.expected_ends import EndsTold
+from gangsched.core.queueing.expected_ends import ExpectedEnds
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.transitions import Cause
@@ -124,7 +124,7 @@ def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | N
     sentences = lack_sentences(short, group, waiting, lambda other: _name_until(other, now_s, ago_s))
     kept = [*attempts.kept.describe([group], short)]
     walltimes = scheduler.shared.walltimes or Walltimes(QueueingSettings())
-    ends = EndsTold().told(short, walltimes, None, partial(latest_end, scheduler.shared))
+    ends = ExpectedEnds().sentences(short, walltimes, None, partial(latest_end, scheduler.shared))
     return Found(
         begin + " ".join((_headline(short, group, found), *sentences, *kept, *ends)),
         (*first, *_FILL[: len(kept)], *cures(short, group, waiting, found), *_stays(scheduler, group)),

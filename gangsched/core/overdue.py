@@ -229,5 +229,7 @@ def _watched(one: Deadline, watch: Watch) -> Deadline:
 def drawn() -> str:
     """Draws the list, for docs/architecture.md."""
     lines = ["| deadline | when it is due | does | may mark |", "|---|---|---|---|"]
-    lines += [f"| {one.name} | {one.when} | {one.does} | {dirty.told(one.marks)} |" for one in DEADLINES]
+    lines += [
+        f"| {one.name} | {one.when} | {one.does} | {dirty.marks_text(one.marks)} |" for one in DEADLINES
+    ]
     return "\n".join(lines)

@@ -138,7 +138,7 @@ class Scheduler:
             ev.KindMissing: lambda e: self._kind_read(e.kind, is_served=None if e.is_unread else False),
             ev.LeadershipGained: lambda e: self._synced(_LEADERSHIP),
             ev.QueueUsageRead: self._recall_queues,
-            ev.StartsEstimated: self.attempts.forecasts.told,
+            ev.StartsEstimated: self.attempts.forecasts.take_estimates,
         }
         if self._extenders is not None:
             handlers[ev.ExtendersAnswered] = self._extenders.answered

@@ -243,6 +243,6 @@ def drawn() -> str:
     stages = (("once", FIRST), ("each marked group, while there is one", OF_GROUPS), ("once", LAST))
     for how, phases in stages:
         for at, one in enumerate(phases):
-            marks = dirty.told(one.marks)
+            marks = dirty.marks_text(one.marks)
             lines.append(f"| {'' if at else how} | {one.name} | {one.reads} | {one.does} | {marks} |")
     return "\n".join(lines)

@@ -140,7 +140,7 @@ def check_replicas(facts: Facts, work: Work) -> Iterator[Finding]:
     if one is None:
         elsewhere = "no pod is bound by one that runs elsewhere"
         if work.goes_on():
-            elsewhere = f"one that runs elsewhere does its work: {work.told(facts.now)}"
+            elsewhere = f"one that runs elsewhere does its work: {work.text(facts.now)}"
         text = f"there is no Deployment {name} in {namespace}; {elsewhere}"
         yield found("replicas", "warning", text, _INSTALL)
         return
@@ -180,10 +180,10 @@ def check_leases(facts: Facts, election: LeaderElectionSettings, work: Work) -> 
             if one is None
             else f"nobody holds the Lease {namespace}/{name}"
         )
-        text = f"{gone}, and {work.told(facts.now)}: a scheduler without leader election does it"
+        text = f"{gone}, and {work.text(facts.now)}: a scheduler without leader election does it"
         yield found("lease", "warning", text, _ALONE)
     elif one is None:
-        text = f"there is no Lease {namespace}/{name}: no replica has ever led, and {work.told(facts.now)}"
+        text = f"there is no Lease {namespace}/{name}: no replica has ever led, and {work.text(facts.now)}"
         yield found("lease", "problem", text, logs)
     elif not one.spec.holder_identity:
         text = f"the Lease {namespace}/{name} has no holder: the last leader ended, and no replica leads"

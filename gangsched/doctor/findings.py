@@ -38,7 +38,7 @@ class Work(msgspec.Struct, frozen=True):
         """Whether pods are bound (after `since`), and none waits unseen."""
         return self.last is not None and not self.n_unseen and (since is None or self.last > since)
 
-    def told(self, now: datetime) -> str:
+    def text(self, now: datetime) -> str:
         """As "4 pods are bound, the last one 12 s ago"."""
         if self.last is None:
             return "no pod is bound"

@@ -115,7 +115,7 @@ class Reload:
         """Runs until cancelled."""
         async with anyio.create_task_group() as group:
             if on_signals:
-                group.start_soon(self._hear)
+                group.start_soon(self._watch_signals)
             if self._source.path:
                 group.start_soon(self._look)
             while True:
@@ -123,7 +123,7 @@ class Reload:
                 self._wanted = anyio.Event()
                 await self.read(self._why)
 
-    async def _hear(self) -> None:
+    async def _watch_signals(self) -> None:
         with anyio.open_signal_receiver(signal.SIGHUP) as signals:
             if take_hang_up():
                 self._hang_up()

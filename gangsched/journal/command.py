@@ -19,7 +19,7 @@ from gangsched.journal.playing import Begun, Process, Span, Tools
 from gangsched.journal.records import Start, State
 from gangsched.journal.segments import Reader, Segment, segments_at
 from gangsched.journal.stepping import Steps
-from gangsched.journal.times import told, wall_s
+from gangsched.journal.times import time_text, wall_s
 from gangsched.journal.watching import print_explanation, print_stories
 from gangsched.model.printable import several
 from gangsched.whole_file import check_writable, write_whole
@@ -127,7 +127,7 @@ def _span(args: argparse.Namespace, starts: Sequence[tuple[Segment, Start]]) -> 
     from_s = wall_s(args.from_, began_s, "--from", ended_s) if args.from_ else -math.inf
     until_s = wall_s(text, began_s, flag, ended_s) if text else math.inf
     if until_s < began_s:
-        raise ConfigError(f"{text} is before the journal begins, at {told(began_s)} UTC", path=flag)
+        raise ConfigError(f"{text} is before the journal begins, at {time_text(began_s)} UTC", path=flag)
     if until_s < from_s:
         raise ConfigError(f"{text} is before --from {args.from_}", path=flag)
     return Span(from_s, until_s)
@@ -185,7 +185,7 @@ class _Asked:
     def __init__(self, args: argparse.Namespace, tools: Tools) -> None:
         self._args = args
         self._tools = tools
-        self._n_told = 0
+        self._n_reported = 0
         self._was_there = False
         self._names: set[str] = set()
         self._ended: Process | None = None
@@ -198,7 +198,7 @@ class _Asked:
         self._was_there = self._was_there or bool(one.watched.groups)
         self._names |= {str(key) for key in one.replay.scheduler.shared.groups}
         if self._args.story:
-            self._n_told += print_stories(one.replay, one.watched, self._tools.console)
+            self._n_reported += print_stories(one.replay, one.watched, self._tools.console)
         elif one.is_over:
             self._explain(one)
         else:
@@ -207,20 +207,20 @@ class _Asked:
     def end(self) -> None:
         """Ends the output. If no process recorded at that time, explains the last state before."""
         one = self._ended
-        if self._args.explain and not self._n_told and one is not None and one.replay is not None:
-            at = told(one.replay.played.now_s + one.replay.ago_s)
+        if self._args.explain and not self._n_reported and one is not None and one.replay is not None:
+            at = time_text(one.replay.played.now_s + one.replay.ago_s)
             self._tools.console.print(f"Nothing was recorded then; as of {at} UTC, the last before:")
             self._explain(one)
 
     def _explain(self, one: Process) -> None:
         assert one.replay is not None
         assert one.watched is not None
-        self._n_told += print_explanation(one.replay, one.watched, self._tools.console)
+        self._n_reported += print_explanation(one.replay, one.watched, self._tools.console)
 
     def check(self) -> None:
         """Raises: ConfigError (the gang does not exist)."""
         name = self._tools.name
-        if not name or self._n_told:
+        if not name or self._n_reported:
             return
         if self._was_there:
             problem = f"{name} was gone by then; --story {name} has its moves"

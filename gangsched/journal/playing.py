@@ -14,7 +14,7 @@ from gangsched.journal.records import Reconfigured, Start, Turn
 from gangsched.journal.replaying import Divergence, Replay
 from gangsched.journal.segments import Reader, Segment, naming
 from gangsched.journal.stepping import Steps
-from gangsched.journal.times import told
+from gangsched.journal.times import time_text
 from gangsched.journal.unread import REPAIR, Ended, empty_among, lost_after, starts_of
 from gangsched.journal.watching import Watched
 from gangsched.model.printable import clean, several
@@ -148,7 +148,7 @@ class Process:
         from_s, to_s = before.played.now_s + before.ago_s, after.wall_s
         why = clean(after.gap) or "recorded and not readable"
         self._say(
-            f"{told(from_s)} to {told(to_s)} UTC, {max(to_s - from_s, 0.0):.3f} s: a gap of"
+            f"{time_text(from_s)} to {time_text(to_s)} UTC, {max(to_s - from_s, 0.0):.3f} s: a gap of"
             f" {after.n_before - before.n_turns:,} calls ({why}); it goes on from the state after it"
         )
 
@@ -157,7 +157,7 @@ class Process:
         took_s = time.perf_counter() - replay.began_s
         lasted_s = played.now_s - start.now_s
         faster = f", {lasted_s / took_s:,.0f} times as fast as it was" if lasted_s > took_s > 0 else ""
-        began, ended = told(start.wall_s), told(played.now_s + replay.ago_s)
+        began, ended = time_text(start.wall_s), time_text(played.now_s + replay.ago_s)
         self._say(
             f"{began} to {ended} UTC in {took_s:.1f} s{faster}: {several(played.n_turns, 'call')},"
             f" {several(played.n_events, 'event')}, {several(played.n_effects, 'effect')},"
@@ -176,7 +176,7 @@ class Process:
             )
 
     def _differs(self, replay: Replay, error: Divergence) -> None:
-        self._say(f"{told(error.at_s + replay.ago_s)} UTC: not as recorded. {clean(str(error))}")
+        self._say(f"{time_text(error.at_s + replay.ago_s)} UTC: not as recorded. {clean(str(error))}")
         for effect in error.effects[:_MAX_SHOWN]:
             self._console.print(f"  now: {escape(clean(repr(effect))[:400])}", soft_wrap=True)
         here = versions()

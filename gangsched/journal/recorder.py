@@ -82,15 +82,15 @@ class Picks:
 
     def __init__(self, pick: Callable[[int], int]) -> None:
         self.pick = pick
-        self._told: list[int] = []
+        self._choices: list[int] = []
 
     def __call__(self, n: int) -> int:
         at = self.pick(n)
-        self._told += (n, at)
+        self._choices += (n, at)
         return at
 
     def take(self) -> tuple[int, ...]:
-        taken, self._told = self._told, []
+        taken, self._choices = self._choices, []
         return tuple(taken)
 
 

@@ -15,7 +15,7 @@ from rich.table import Table
 from gangsched.core.reports import view_groups
 from gangsched.journal.records import Turn
 from gangsched.journal.replaying import Replay
-from gangsched.journal.times import told
+from gangsched.journal.times import time_text
 from gangsched.journal.watching import Watched, print_explanation, print_stories
 from gangsched.model.effects import BindPod, Effect
 from gangsched.model.printable import clean
@@ -74,7 +74,7 @@ class Steps:
             self._console.print(_HELP, markup=False)
 
     def _show(self, turn: Turn, effects: Sequence[Effect]) -> None:
-        at = told(turn.now_s + self._replay.ago_s)
+        at = time_text(turn.now_s + self._replay.ago_s)
         binds = [effect for effect in effects if isinstance(effect, BindPod)]
         group = self._replay.scheduler.shared.groups.get(turn.group) if turn.group is not None else None
         state = "gone" if group is None else group.state.value

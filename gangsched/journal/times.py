@@ -30,8 +30,8 @@ def wall_s(text: str, began_s: float, flag: str, ended_s: Callable[[], float] = 
         next_s = (found + timedelta(days=1)).timestamp()
         if next_s > (end_s := ended_s()):
             raise ConfigError(
-                f"{text} is before the journal begins, at {told(began_s)} UTC, and it ends at"
-                f" {told(end_s)} UTC, before that time of the next day",
+                f"{text} is before the journal begins, at {time_text(began_s)} UTC, and it ends at"
+                f" {time_text(end_s)} UTC, before that time of the next day",
                 path=flag,
             )
         return next_s
@@ -45,7 +45,7 @@ def wall_s(text: str, began_s: float, flag: str, ended_s: Callable[[], float] = 
     return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
 
 
-def told(at_s: float) -> str:
+def time_text(at_s: float) -> str:
     """Formats the time of day in UTC, to milliseconds."""
     return (
         datetime.fromtimestamp(at_s, UTC).isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")

@@ -106,7 +106,7 @@ class ReplayTraces:
     def began(self, events: Sequence[Event], now_s: float) -> None:
         """A call is about to be made."""
         self._now_s = now_s
-        self._tracer.hear(events)
+        self._tracer.note_events(events)
 
     def ended(self, effects: Sequence[Effect]) -> None:
         self._tracer.turn_ended(effects)

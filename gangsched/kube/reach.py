@@ -85,7 +85,7 @@ class Reach:
         self._n_failures += 1
         # Answers are watched only during an outage.
         self._is_refused = is_refused
-        self._answers.hear = self._heard
+        self._answers.on_answer = self._answered
         if self._n_failures == 1:
             return  # no retry yet
         is_news = text not in self._reasons and len(self._reasons) < _MAX_REASONS
@@ -98,10 +98,10 @@ class Reach:
         self._due_s = now_s + self._again_s
         _log.warning(f"{text}; trying again", **lasts)
 
-    def _heard(self, status: int) -> None:
+    def _answered(self, status: int) -> None:
         if status == SILENCE or (self._is_refused and status == UNAUTHORIZED):
             return
-        self._answers.hear = None
+        self._answers.on_answer = None
         now_s, since_s = self._clock(), self._since_s
         self._since_s = None
         if self._reasons and since_s is not None:

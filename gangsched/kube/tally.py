@@ -10,13 +10,13 @@ SILENCE = 0
 class AnswerTally:
     """Counts by method and status; a request that got no answer, or could not be sent, counts as SILENCE."""
 
-    __slots__ = ("_counts", "doubtful", "hear")
+    __slots__ = ("_counts", "doubtful", "on_answer")
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, int], int] = {}
         self.doubtful: dict[str, int] = {}
         """By method: doubtful answers, not from the API server or not about the requested object."""
-        self.hear: Callable[[int], None] | None = None
+        self.on_answer: Callable[[int], None] | None = None
         """Called with each status; set during an outage, as an answer ends it."""
 
     def doubt(self, method: str) -> None:
@@ -27,9 +27,9 @@ class AnswerTally:
         """Count one answer."""
         key = (method, status)
         self._counts[key] = self._counts.get(key, 0) + 1
-        hear = self.hear  # another thread's answer may end the outage meanwhile
-        if hear is not None:
-            hear(status)
+        on_answer = self.on_answer  # another thread's answer may end the outage meanwhile
+        if on_answer is not None:
+            on_answer(status)
 
     def by_code_and_method(self) -> dict[tuple[str, str], int]:
         """With client-go's labels: <error> when there was no answer."""

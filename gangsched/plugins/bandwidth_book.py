@@ -91,11 +91,11 @@ class BandwidthBook:
             return NOTHING_NEW
         self._text[row] = text
         try:
-            heard = parse_remaining(text)
+            reported = parse_remaining(text)
         except ParseError as error:
             return UsageNews(problem=str(error))  # the last readable annotation stays valid until it is stale
         before = self._left[:, row].copy()
-        self._measure(row, heard, now_s)
+        self._measure(row, reported, now_s)
         is_news = bool((self._left[:, row] > before).any())
         if self._less_is_news:
             is_news = is_news or row in self._promised_since or bool((self._left[:, row] < before).any())
@@ -230,15 +230,15 @@ class BandwidthBook:
 
     # -- inside ----------------------------------------------------------------------------------------
 
-    def _measure(self, row: int, heard: RemainingBandwidth, now_s: float) -> None:
-        self._total[row] = heard.total
-        self._observed[row] = heard.observed_at
+    def _measure(self, row: int, reported: RemainingBandwidth, now_s: float) -> None:
+        self._total[row] = reported.total
+        self._observed[row] = reported.observed_at
         self._heard_s[row] = now_s
         self._stale[row] = False
         self._next_stale_s = min(self._next_stale_s, now_s + self._stale_s)
         for info in self._shared.get(row, {}).values():
             self._update_share(info)
-        egress, ingress = heard.total - heard.egress, heard.total - heard.ingress
+        egress, ingress = reported.total - reported.egress, reported.total - reported.ingress
         self._flow.measure(row, (egress, ingress, egress + ingress))
         self._reckon(row)
 

@@ -52,7 +52,7 @@ class Shadow:
         self._questions: list[Effect] = []
         self._asked_about: dict[int, str] = {}
         """UIDs by ticket of the extenders' requests."""
-        self._told: dict[str, ev.ExtendersAnswered] = {}
+        self._extender_answers: dict[str, ev.ExtendersAnswered] = {}
 
     # -- the scheduler's interface ----------------------------------------------------------------------
 
@@ -92,7 +92,7 @@ class Shadow:
             self._forget(event.pod.metadata.uid)
             return True
         if isinstance(event, ev.ExtendersAnswered):
-            self._told[self._asked_about.pop(event.ticket, "")] = event
+            self._extender_answers[self._asked_about.pop(event.ticket, "")] = event
         if not isinstance(event, ev.PodAdded | ev.PodUpdated):
             return True
         pod, uid = event.pod, event.pod.metadata.uid
@@ -130,7 +130,7 @@ class Shadow:
         self._unplaced.discard(uid)
         self._held.pop(uid, None)
         self._open.pop(uid, None)
-        self._told.pop(uid, None)
+        self._extender_answers.pop(uid, None)
 
     def _settle(self, now_s: float) -> list[Effect]:
         """Gives the core the events it may get now, until none are left. Only extenders' requests get out."""
@@ -167,7 +167,9 @@ class Shadow:
         """Returns a lone pod's node scores before it is placed; gangs are packed, which scores do not
         explain."""
         members = group.in_state(MemberState.PENDING)
-        answers = [answer for info in members if (answer := self._told.pop(info.uid, None)) is not None]
+        answers = [
+            answer for info in members if (answer := self._extender_answers.pop(info.uid, None)) is not None
+        ]
         if group.is_gang or len(members) != 1:
             return {}
         profile = self._judges.get(group.scheduler_name)

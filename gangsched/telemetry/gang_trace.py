@@ -186,7 +186,7 @@ class GangTrace:
             for info in victims:
                 self.phase.event(names.PREEMPTS, now_ns, of_member(info, ""))
 
-    def told(self, message: str) -> None:
+    def add_message(self, message: str) -> None:
         """Adds a message for people as the reason of spans that ended in this turn and of open spans."""
         self._message = message = message[: names.MAX_TEXT]
         for attributes in self._unreasoned:

@@ -45,9 +45,9 @@ class Tracing:
             self.output.emit, resource=_resource(), ratio=settings.sampling_ratio, keep=settings.keep
         )
 
-    def hear(self, events: Sequence[Event]) -> None:
+    def note_events(self, events: Sequence[Event]) -> None:
         """Takes in events before the core handles them."""
-        self.tracer.hear(events)
+        self.tracer.note_events(events)
 
     def turn_ended(self, effects: Sequence[Effect]) -> Sequence[Effect]:
         """Returns the turn's effects, with our traceparent in every Binding."""

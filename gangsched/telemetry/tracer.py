@@ -2,8 +2,8 @@
 
 Lives here: which group has which trace, the clock, the submitters' links, the traceparent that goes into
 every Binding. Not here: the content of a span (telemetry.gang_trace), where spans go (telemetry.export).
-Called by app.py from the one loop: `hear` before the core handles a batch of events, `turn_ended` with the
-effects of every turn; and by the core, as its Observer.
+Called by app.py from the one loop: `note_events` before the core handles a batch of events, `turn_ended` with
+the effects of every turn; and by the core, as its Observer.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class GangTracer:
         self._points: dict[str, Point] = {}
         self._ended: list[ReadableSpan] = []
         self.tail = None if keep is None or not keep.is_on else TailSampling(keep, self._ended.extend)
-        self._hears: dict[type, Callable[..., None]] = {
+        self._takers: dict[type, Callable[..., None]] = {
             BindSucceeded: lambda e: self._answered(e, "bound", ""),
             BindFailed: lambda e: self._answered(e, "failed", f"{e.code} {e.message}"),
             BindUnknown: lambda e: self._answered(e, "unknown", e.message),
@@ -101,12 +101,12 @@ class GangTracer:
 
     # -- from the loop ---------------------------------------------------------------------------------
 
-    def hear(self, events: Sequence[Event]) -> None:
+    def note_events(self, events: Sequence[Event]) -> None:
         """Takes in events before the core does: answers to binds, and objects that name a trace."""
         for event in events:
-            heard = self._hears.get(type(event))
-            if heard is not None:
-                heard(event)
+            take = self._takers.get(type(event))
+            if take is not None:
+                take(event)
 
     def turn_ended(self, effects: Sequence[Effect]) -> Sequence[Effect]:
         """Returns the turn's effects, with our traceparent in every Binding; sends ended spans."""
@@ -191,11 +191,11 @@ class GangTracer:
             if trace is not None:
                 trace.preempted(victims, self._clock())
 
-    def told(self, group: Group, message: str) -> None:
+    def reported(self, group: Group, message: str) -> None:
         trace = self._traces.get(group.key)
         if trace is not None:
             self._touched[group.key] = trace
-            trace.told(message)
+            trace.add_message(message)
 
     # -- traces ----------------------------------------------------------------------------------------
 

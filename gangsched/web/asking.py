@@ -108,7 +108,7 @@ def _of_follower(server: str, leader: str) -> str:
     return f"{note}; which one leads, if any: kubectl -n gangsched-system get lease gangsched"
 
 
-class _Told(NamedTuple):
+class _Answer(NamedTuple):
     """An answer. leader: of a replica that does not lead, who does; cluster: the identity of its cluster, ""
     if it does not say."""
 
@@ -140,7 +140,7 @@ class _Line:
             raise ConfigError(problem, path="--server")
         self._trust = self._is_plain or _trust(args, self.server)
 
-    async def told(self, path: str, body: bytes | None) -> _Told:
+    async def ask(self, path: str, body: bytes | None) -> _Answer:
         """Asks once. Raises: ConfigError, ApiError."""
         # Each time, as it may be renewed. A token is never sent over a plain connection.
         token = "" if self._is_plain else await _token(self._args)
@@ -165,7 +165,7 @@ class _Asking:
         if self.line is None:
             return await self._first(path, body)
         try:
-            answer = await self.line.told(path, body)
+            answer = await self.line.ask(path, body)
         except ApiError as error:
             if error.code or self._is_checked or "lease" not in self._args:
                 raise
@@ -176,7 +176,7 @@ class _Asking:
             await self._check(self.line.server, answer)
         return answer.page
 
-    async def _check(self, server: str, answer: _Told) -> None:
+    async def _check(self, server: str, answer: _Answer) -> None:
         """Notes a given address that is not what it may be taken for."""
         if answer.leader is not None:
             _note(_of_follower(server, answer.leader))
@@ -191,7 +191,7 @@ class _Asking:
         local = _Line(self._args, self._session, DEFAULT_SERVER)
         answer, problem = None, None
         try:
-            answer = await local.told(path, body)
+            answer = await local.ask(path, body)
         except ApiError as error:
             if error.code not in (0, 401, 403):
                 raise
@@ -205,7 +205,7 @@ class _Asking:
                 raise ApiError(known.why if known is not None else "no cluster is configured")
             server = await self._stack.enter_async_context(forwarded(self._args, known.leader))
             line = _Line(self._args, self._session, server)
-            page = (await line.told(path, body)).page
+            page = (await line.ask(path, body)).page
         except ApiError as error:
             if answer is None and problem is not None:
                 raise ApiError(f"{problem.message}; {error.message}", code=problem.code) from None
@@ -218,7 +218,7 @@ class _Asking:
         self.line, self._is_checked = line, True
         return page
 
-    def _taken(self, line: _Line, answer: _Told, known: Known | None) -> bytes | None:
+    def _taken(self, line: _Line, answer: _Answer, known: Known | None) -> bytes | None:
         cluster = ""
         if known is not None and answer.cluster and known.uid:
             cluster = f", of the cluster {known.server}"
@@ -229,7 +229,7 @@ class _Asking:
         return answer.page
 
 
-def _is_other(answer: _Told, known: Known) -> bool:
+def _is_other(answer: _Answer, known: Known) -> bool:
     return bool(answer.cluster and known.uid) and answer.cluster != known.uid
 
 
@@ -272,7 +272,7 @@ async def _ask(
     headers: dict[str, str],
     trust: ssl.SSLContext | bool,
     body: bytes | None,
-) -> _Told:
+) -> _Answer:
     method, limit_s = ("GET", _TIMEOUT_S) if body is None else ("POST", _ANSWER_TIMEOUT_S)
     if body is not None:
         headers = {**headers, "Content-Type": "application/json"}
@@ -297,7 +297,7 @@ async def _ask(
             why = " ".join(str(error).split()) or "no answer in time"
         raise ApiError(f"no scheduler answers at {server}: {why}") from None
     if code == 404:
-        return _Told(None, leader, cluster)
+        return _Answer(None, leader, cluster)
     if 300 <= code < 400:
         where = "it redirects, as a proxy that wants a login does; a gangsched scheduler never does"
         raise ApiError(f"{server}{path}: {where}; give its own port", code=code)
@@ -306,7 +306,7 @@ async def _ask(
         raise ConfigError(text)
     if code != 200:
         raise ApiError(f"{server}{path}: {text}{_cure(code, headers)}", code=code)
-    return _Told(page, leader, cluster)
+    return _Answer(page, leader, cluster)
 
 
 def _cure(code: int, headers: dict[str, str]) -> str:

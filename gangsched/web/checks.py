@@ -59,9 +59,9 @@ def lease_check(lease: Lease) -> Check:
     )
 
 
-def sync_check(unheard: Callable[[], Iterable[str]]) -> Check:
+def sync_check(unlisted: Callable[[], Iterable[str]]) -> Check:
     def problem() -> str:
-        missing = sorted(unheard())
+        missing = sorted(unlisted())
         return f"not listed yet: {', '.join(missing)}" if missing else ""
 
     return Check("informer-sync", problem)

@@ -29,9 +29,9 @@ from gangsched.web import explain_snapshot
 from gangsched.web.answers import QueuePage, QueueRow
 from gangsched.web.asking import add_flags, ask, decoded, server_of
 from gangsched.web.explanations import Page, path_of
+from gangsched.web.gang_start import Start, start_of
 from gangsched.web.makers import with_makers
 from gangsched.web.queue_command import duration
-from gangsched.web.start_told import Start, start_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

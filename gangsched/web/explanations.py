@@ -59,7 +59,7 @@ class Explanations:
         self._wall_s = wall_s
         self._kept: dict[tuple[str, bool], tuple[float, bytes]] = {}
 
-    def told(self, name: str, *, to_tenant: bool = False) -> bytes | None:
+    def as_json(self, name: str, *, to_tenant: bool = False) -> bytes | None:
         """Returns JSON with a Page for each group of that name; None if there is none. to_tenant: as
         core.explain."""
         now_s = self._clock_s()

@@ -282,12 +282,12 @@ class Measures:
     def preempted(self, unit: Sequence[Group], victims: Sequence[PodInfo]) -> None:
         self.victims.observe(len(victims))
 
-    def told(self, group: Group, message: str) -> None:
+    def reported(self, group: Group, message: str) -> None:
         """Messages are not counted."""
 
     # -- answers to binds ------------------------------------------------------------------------------
 
-    def heard(self, events: Sequence[Event], pods: Mapping[str, PodInfo]) -> None:
+    def count_answers(self, events: Sequence[Event], pods: Mapping[str, PodInfo]) -> None:
         """Called after the core has handled them. A pod is scheduled when its bind is answered."""
         now_s = self._clock_s()
         group: Group | None = None

@@ -64,7 +64,7 @@ class Queue:
         """Returns the page as JSON."""
         return msgspec.json.encode(self.page(namespace, limit=limit))
 
-    def told(self, namespace: str = "") -> bytes:
+    def as_json(self, namespace: str = "") -> bytes:
         """Returns the same; requests within a second get the same answer."""
         now_s = self._clock_s()
         kept = self._kept.get(namespace)

@@ -182,14 +182,16 @@ class Server:
 
     async def _story_page(self, request: web.Request) -> web.Response:
         to_tenant = not await self._names_all(request)
-        body = await self._turns.made(partial(self._stories.told, _named(request), to_tenant=to_tenant))
+        body = await self._turns.made(partial(self._stories.as_json, _named(request), to_tenant=to_tenant))
         if body is None:
             raise web.HTTPNotFound
         return web.Response(body=body, content_type="application/json")
 
     async def _explain_page(self, request: web.Request) -> web.Response:
         to_tenant = not await self._names_all(request)
-        body = await self._turns.made(partial(self._explanations.told, _named(request), to_tenant=to_tenant))
+        body = await self._turns.made(
+            partial(self._explanations.as_json, _named(request), to_tenant=to_tenant)
+        )
         if body is None:
             raise web.HTTPNotFound
         return web.Response(body=body, content_type="application/json")
@@ -199,7 +201,7 @@ class Server:
         if request.query.get("estimates") == "true":
             body = await self._queue.listed_with_estimates(namespace)
         else:
-            body = await self._turns.made(partial(self._queue.told, namespace))
+            body = await self._turns.made(partial(self._queue.as_json, namespace))
         return web.Response(body=body, content_type="application/json")
 
     async def _queues_page(self, _: web.Request) -> web.Response:
@@ -207,7 +209,7 @@ class Server:
         return web.Response(body=body, content_type="application/json")
 
     async def _top_page(self, request: web.Request) -> web.Response:
-        body = await self._top.told(request.query.get("namespace", ""))
+        body = await self._top.as_json(request.query.get("namespace", ""))
         return web.Response(body=body, content_type="application/json")
 
     async def _reservations_page(self, _: web.Request) -> web.Response:

@@ -67,7 +67,7 @@ class Parts(msgspec.Struct, frozen=True):
     dispatcher: Dispatcher
     reflectors: Mapping[str, Reflector]
     elector: LeaderElector | None
-    unheard: Callable[[], set[str]]
+    unlisted: Callable[[], set[str]]
     is_inbox_full: Callable[[], bool]
     is_stopping: Callable[[], bool]
     put_nowait: Callable[[Event], None]
@@ -134,9 +134,9 @@ class Web:
     def port(self) -> int:
         return port_of(self._sockets)
 
-    def heard(self, events: Sequence[Event]) -> None:
+    def note_events(self, events: Sequence[Event]) -> None:
         """Takes in a turn's events, after the core has handled them."""
-        self._measures.heard(events, self._parts.scheduler.shared.cache.pods)
+        self._measures.count_answers(events, self._parts.scheduler.shared.cache.pods)
 
     async def run(self) -> None:
         """Serves until cancelled, from the first quiet moment on."""
@@ -161,7 +161,7 @@ class Web:
         with anyio.move_on_after(_LATEST_START_S):
             # Polled a few times per process; a signal would add cost to every turn.
             while not (  # noqa: ASYNC110
-                not parts.unheard()
+                not parts.unlisted()
                 and not parts.scheduler.n_active
                 and not parts.dispatcher.n_binds_waiting
                 and not parts.dispatcher.n_binds_in_flight
@@ -247,7 +247,7 @@ class Web:
         alive: list[Check] = [] if parts.elector is None else [checks.lease_check(parts.elector)]
         ready = [
             *alive,
-            checks.sync_check(parts.unheard),
+            checks.sync_check(parts.unlisted),
             checks.watch_check(parts.reflectors, time.monotonic),
             checks.credentials_check(lambda: parts.client.credentials.last_error),
             checks.loop_check(self._pulse.worst_lag_s),

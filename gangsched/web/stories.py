@@ -57,7 +57,7 @@ class Stories:
         self._clock_s = clock_s
         self._wall_s = wall_s
 
-    def told(self, name: str, *, to_tenant: bool = False) -> bytes | None:
+    def as_json(self, name: str, *, to_tenant: bool = False) -> bytes | None:
         """Returns the stories of all groups of that name as JSON; None if there is none. to_tenant: as
         core.explain."""
         found = [group for key, group in self._scheduler.shared.groups.items() if str(key) == name]

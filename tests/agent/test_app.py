@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from gangsched.agent import hearing
+from gangsched.agent import source_reports
 from gangsched.agent.app import AgentApp
 from gangsched.agent.reports import Report, Silence
 from gangsched.agent.settings import AgentFlags, AgentSettings, default_settings
@@ -81,7 +81,9 @@ async def running(tmp_path: Path, *sources: Source) -> AsyncIterator[Running]:
 
 
 async def test_a_sources_report_is_on_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hearing, "SILENT_S", 1e9)  # no deadline but the heartbeat, which is beyond patience
+    monkeypatch.setattr(
+        source_reports, "SILENT_S", 1e9
+    )  # no deadline but the heartbeat, which is beyond patience
     source = Told()
     async with running(tmp_path, source) as agent:
         await until(lambda: agent.listed() == {"a": "Healthy"})
@@ -95,7 +97,7 @@ async def test_a_sources_report_is_on_the_node(tmp_path: Path, monkeypatch: pyte
 async def test_a_source_that_hangs_delays_no_other_and_its_devices_are_not_handed_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hearing, "SILENT_S", 0.3)
+    monkeypatch.setattr(source_reports, "SILENT_S", 0.3)
     driver, file = Told("driver"), Told("file", Silence.NOTHING)
     file.says = report(*devices("f"), source="file")
     async with running(tmp_path, driver, file) as agent:
@@ -146,7 +148,7 @@ async def test_a_pod_of_the_list_that_cannot_be_read_keeps_the_devices_that_were
         credentials = await load_credentials(kubeconfig=str(tmp_path / "kubeconfig"), environ={})
         app = AgentApp(settings(), credentials, sources=[])
         metas = [ObjectMeta(name=n, namespace="d", uid=n, annotations=planned) for n in ("bad", "gone")]
-        app._node_pods.hear([PodAdded(Pod(meta, PodSpec())) for meta in metas])
+        app._node_pods.apply([PodAdded(Pod(meta, PodSpec())) for meta in metas])
         monkeypatch.setattr(app._client, "get", answered)
         listed = await app._planned_pods()
     assert listed is not None

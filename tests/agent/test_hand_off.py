@@ -186,24 +186,24 @@ def test_a_pod_in_the_middle_of_its_admission_is_not_reported_yet() -> None:
 def test_an_ended_pods_devices_are_reported_until_its_annotation_is_right() -> None:
     """It was given another's set, read once, and ended before the scheduler could write that."""
     pods, memory = NodePods(), Memory()
-    pods.hear([PodAdded(written("a", "ab")), PodAdded(written("b", "cd"))])
+    pods.apply([PodAdded(written("a", "ab")), PodAdded(written("b", "cd"))])
     memory.completed(given(a={"main": "cd"}, b={"main": ""}), pods.all())
-    pods.hear([PodUpdated(written("a", "ab", phase="Succeeded"))])
+    pods.apply([PodUpdated(written("a", "ab", phase="Succeeded"))])
     assert [one.name for one in pods.all()] == ["b"]
     has = memory.completed(given(b={"main": "ab"}), pods.all())
     read = parse_report(report([GPU], has, pods.all(), memory.had(pods.ended())))
     assert [(one.name, one.containers) for one in read.pods] == [("b", {"main": {GPU: ("a", "b")}})]
     assert [(one.name, one.containers) for one in read.ended] == [("a", {"main": {GPU: ("c", "d")}})]
-    pods.hear([PodUpdated(written("a", "cd", phase="Succeeded"))])
+    pods.apply([PodUpdated(written("a", "cd", phase="Succeeded"))])
     assert not parse_report(report([GPU], has, pods.all(), memory.had(pods.ended()))).ended
 
 
 def test_an_ended_pod_that_had_its_own_or_was_never_read_whole_or_is_deleted_is_not_spoken_of() -> None:
     pods, memory = NodePods(), Memory()
-    pods.hear([PodAdded(written(name, ids)) for name, ids in (("a", "ab"), ("b", "cd"), ("c", "ef"))])
+    pods.apply([PodAdded(written(name, ids)) for name, ids in (("a", "ab"), ("b", "cd"), ("c", "ef"))])
     memory.completed(given(a={"main": "ab"}, b={"main": ""}, c={"main": "gh"}), pods.all())
-    pods.hear([PodUpdated(written(name, "xy", phase="Failed")) for name in "bc"])
-    pods.hear([PodUpdated(written("a", "ab", phase="Failed")), PodDeleted(written("c", "ef"))])
+    pods.apply([PodUpdated(written(name, "xy", phase="Failed")) for name in "bc"])
+    pods.apply([PodUpdated(written("a", "ab", phase="Failed")), PodDeleted(written("c", "ef"))])
     assert not parse_report(report([GPU], {}, (), memory.had(pods.ended()))).ended
 
 

@@ -128,7 +128,7 @@ def test_the_pods_of_the_node_are_read_by_their_labels() -> None:
     [by_kubelet] = pods_of_kubelet([message.SerializeToString()])
     assert by_kubelet.planned == planned_pod(pod).planned
     holders = Holders()
-    holders.hear([PodAdded(pod)])
+    holders.apply([PodAdded(pod)])
     assert holders.holds(GPU, "g1")
     assert not holders.holds(GPU, "g2")
 

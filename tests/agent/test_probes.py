@@ -141,7 +141,7 @@ def test_the_standby_of_a_bond_adds_nothing_to_the_total(tmp_path: Path) -> None
     nics = read_nics(tmp_path)
     assert {one.name: one.is_standby for one in nics} == {"bond0": False, "eth0": True, "eth1": False}
     meter = BandwidthMeter([], total=0, windows_s=(10,))
-    meter.told(nics, 0.0)
+    meter.add(nics, 0.0)
     assert meter.names == ("eth0", "eth1")
     assert meter.total == GBIT
 
@@ -152,7 +152,7 @@ def test_the_standby_of_a_bond_adds_nothing_to_the_total(tmp_path: Path) -> None
 def test_remaining_is_total_less_what_the_window_saw_in_each_direction() -> None:
     meter = BandwidthMeter([], total=0, windows_s=(10, 60))
     for second in range(21):
-        meter.told([nic("eth0", 100 * MB * second, 250 * MB * second)], float(second))
+        meter.add([nic("eth0", 100 * MB * second, 250 * MB * second)], float(second))
     remaining = meter.remaining(NOW)
     assert remaining is not None
     assert (remaining.egress, remaining.ingress, remaining.total) == (1150 * MB, 1000 * MB, 1250 * MB)
@@ -163,7 +163,7 @@ def test_traffic_is_seen_whole_after_one_window() -> None:
     sent = 0
     for second in range(31):
         sent += 400 * MB if 15 < second <= 30 else 0
-        meter.told([nic("eth0", sent)], float(second))
+        meter.add([nic("eth0", sent)], float(second))
         used = meter.used(10)
         if second == 20:
             assert used is not None
@@ -175,7 +175,7 @@ def test_several_windows_are_kept_side_by_side() -> None:
     meter = BandwidthMeter([], total=1000 * MB, windows_s=(10, 30))
     for second in range(31):
         sent = 300 * MB * max(0, second - 20)
-        meter.told([nic("eth0", sent)], float(second))
+        meter.add([nic("eth0", sent)], float(second))
         if second == 20:
             assert meter.used_over_all(10) == (0, 0)
             assert meter.used_over_all(30) is None, "not full yet"
@@ -185,27 +185,27 @@ def test_several_windows_are_kept_side_by_side() -> None:
 
 def test_a_nic_that_appears_brings_its_speed_and_not_its_past() -> None:
     meter = BandwidthMeter([], total=0, windows_s=(10,))
-    meter.told([ETH0], 0.0)
-    meter.told([ETH0, nic("eth1", 10**15, 10**15)], 1.0)
+    meter.add([ETH0], 0.0)
+    meter.add([ETH0, nic("eth1", 10**15, 10**15)], 1.0)
     assert meter.used(10) == (0.0, 0.0)
     assert meter.total == 2 * 10 * GBIT
 
 
 def test_a_link_that_goes_down_takes_its_speed_away() -> None:
     meter = BandwidthMeter([], total=0, windows_s=(10,))
-    meter.told([ETH0, ETH1], 0.0)
-    meter.told([ETH0, nic("eth1", is_up=False, speed=0)], 1.0)
+    meter.add([ETH0, ETH1], 0.0)
+    meter.add([ETH0, nic("eth1", is_up=False, speed=0)], 1.0)
     assert meter.total == 10 * GBIT
 
 
 def test_links_of_unknown_speed_are_not_reported() -> None:
     meter = BandwidthMeter([], total=0, windows_s=(10,))
     for second in range(3):
-        meter.told([nic("eth0", speed=0)], float(second))
+        meter.add([nic("eth0", speed=0)], float(second))
     assert meter.remaining(NOW) is None
     told = BandwidthMeter([], total=500 * MB, windows_s=(10,))
     for second in range(3):
-        told.told([nic("eth0", speed=0)], float(second))
+        told.add([nic("eth0", speed=0)], float(second))
     remaining = told.remaining(NOW)
     assert remaining is not None
     assert remaining.total == 500 * MB
@@ -214,7 +214,7 @@ def test_links_of_unknown_speed_are_not_reported() -> None:
 def test_more_than_the_total_leaves_nothing_and_not_less() -> None:
     meter = BandwidthMeter([], total=100 * MB, windows_s=(10,))
     for second in range(3):
-        meter.told([nic("eth0", 150 * MB * second)], float(second))
+        meter.add([nic("eth0", 150 * MB * second)], float(second))
     remaining = meter.remaining(NOW)
     assert remaining is not None
     assert (remaining.egress, remaining.ingress) == (0, 100 * MB)
@@ -233,8 +233,8 @@ def test_utilisation_of_all_four() -> None:
     network = BandwidthMeter([], total=1000 * MB, windows_s=(10,))
     meter = LoadMeter(window_s=10, mhz=0, disk_mbps=300)
     for second in range(11):
-        network.told([nic("eth0", 100 * MB * second, 250 * MB * second)], float(second))
-        meter.told(
+        network.add([nic("eth0", 100 * MB * second, 250 * MB * second)], float(second))
+        meter.add(
             sample(2.0 * second, 8.0 * second, disks={"sda": 100 * second, "sdb": 600 * second}),
             float(second),
         )
@@ -248,8 +248,8 @@ def test_utilisation_of_all_four() -> None:
 
 def test_a_configured_clock_rate_is_used_unchanged() -> None:
     meter = LoadMeter(window_s=10, mhz=3000, disk_mbps=0)
-    meter.told(sample(0, 0), 0.0)
-    meter.told(sample(1, 8), 1.0)
+    meter.add(sample(0, 0), 0.0)
+    meter.add(sample(1, 8), 1.0)
     load = meter.load(BandwidthMeter([], total=0, windows_s=(10,)), NOW)
     assert load is not None
     assert load.performance.mhz == 3000
@@ -258,7 +258,7 @@ def test_a_configured_clock_rate_is_used_unchanged() -> None:
 def test_a_disk_that_goes_and_comes_does_no_harm() -> None:
     meter = LoadMeter(window_s=10, mhz=0, disk_mbps=0)
     for second, disks in enumerate([{"sda": 10}, {}, {"sda": 5}, {"sda": 505}]):
-        meter.told(sample(second, 8 * second, disks=disks), float(second))
+        meter.add(sample(second, 8 * second, disks=disks), float(second))
     load = meter.load(BandwidthMeter([], total=0, windows_s=(10,)), NOW)
     assert load is not None
     assert load.utilisation.disk == pytest.approx(0.5)
@@ -295,7 +295,7 @@ def test_without_a_disk_that_is_counted_its_throughput_is_not_known() -> None:
     """A share of 0 of 300 MB/s would be a disk that idles."""
     meter = LoadMeter(window_s=10, mhz=0, disk_mbps=300)
     for second in range(2):
-        meter.told(sample(second, 8 * second), float(second))
+        meter.add(sample(second, 8 * second), float(second))
     load = meter.load(BandwidthMeter([], total=5, windows_s=(10,)), NOW)
     assert load is not None
     assert load.performance.disk_mbps == 0

@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
-from gangsched.agent.hearing import SILENT_S
 from gangsched.agent.reports import Silence
+from gangsched.agent.source_reports import SILENT_S
 from gangsched.model.devices import Device, parse_inventory
 from gangsched.model.events import ObjectRefused
 from tests.agent.virtual import (

@@ -90,7 +90,7 @@ def test_the_first_moment_is_found_where_it_stays_so(n: int, share: float) -> No
         assert 0 <= at < n
         if at >= first:
             found = at
-        search.told(at >= first)
+        search.report(at >= first)
     assert n_looks <= 13
     if first >= n:
         assert found is None

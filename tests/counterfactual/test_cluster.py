@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from gangsched.journal.records import FORMAT, Start
 from gangsched.lab.counterfactual.cluster import Cluster
-from gangsched.lab.counterfactual.day import Day, Life, Told
+from gangsched.lab.counterfactual.day import Day, Life, OtherEvent
 from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
@@ -25,7 +25,7 @@ def test_a_pod_that_is_made_anew_is_of_the_job_that_it_was_of() -> None:
         began_wall_s=0.0,
         length_s=100.0,
         lives={life.uid: life},
-        others=[Told(0.0, ev.NodeAdded(make_node("n0", gpus=8)))],
+        others=[OtherEvent(0.0, ev.NodeAdded(make_node("n0", gpus=8)))],
         kinds={"pods": True, "nodes": True},
         start=Start(FORMAT, 0.0, 0.0, True, "", {}, {}),
     )

@@ -234,7 +234,7 @@ def test_what_another_process_evicted_is_known_by_the_pods_condition() -> None:
     lives.put(pod("b"), 55.0)
     lives.put(pod("b", phase="Running"), 60.0)
     lives.put(pod("b", phase="Succeeded"), 95.0)
-    found, again_s = lives.told(5.0)
+    found, again_s = lives.all_since(5.0)
     a, b = found.values()
     assert (a.evicted, a.ending, a.run_s) == (True, Ending.CUT_OFF, None)
     assert (b.replaces, b.ending, b.run_s) == (a.uid, Ending.SUCCEEDED, 35.0)
@@ -248,7 +248,7 @@ def test_a_pod_made_after_one_that_was_evicted_before_the_recording_comes_by_its
     lives.put(pod("old", phase="Failed", conditions=[told]), 1.0)
     lives.listed(2.0)
     lives.put(pod("new"), 1000.0)
-    found, again_s = lives.told(2.0)
+    found, again_s = lives.all_since(2.0)
     (new,) = found.values()
     assert (new.pod.metadata.name, new.came_s, new.replaces) == ("new", 998.0, "")
     assert again_s is None
@@ -262,7 +262,7 @@ def test_pods_that_one_call_shows_as_evicted_are_not_made_for_each_other() -> No
     for name in ("a", "b", "c"):
         lives.put(pod(name, phase="Failed", conditions=[told]), 10.0)
     lives.put(pod("d"), 10.0)
-    found, _ = lives.told(2.0)
+    found, _ = lives.all_since(2.0)
     made_for = {life.pod.metadata.name: life.replaces for life in found.values()}
     assert made_for["a"] == ""
     for uid in found:

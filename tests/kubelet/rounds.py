@@ -105,7 +105,7 @@ class Round:
 
     def _start_agent(self) -> None:
         self.agent_pods = NodePods()
-        self.agent_pods.hear([*(PodAdded(pod) for pod in self.api.pods.values()), KindSynced("pods")])
+        self.agent_pods.apply([*(PodAdded(pod) for pod in self.api.pods.values()), KindSynced("pods")])
         self.memory = Memory()
         self.api.to_agent.clear()
         self._known: Known | None = None
@@ -165,7 +165,7 @@ class Round:
 
     def _agent_hears(self) -> None:
         if self.api.to_agent:
-            self.agent_pods.hear([self.api.to_agent.popleft()])
+            self.agent_pods.apply([self.api.to_agent.popleft()])
             self._known = None
 
     def read_and_report(self) -> None:

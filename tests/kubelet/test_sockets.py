@@ -92,7 +92,7 @@ class Node:
         )
 
     def hear(self, *events: Event) -> None:
-        self.pods.hear(events)
+        self.pods.apply(events)
         self.handing.pods_changed()
 
     def show(self) -> None:

@@ -34,5 +34,5 @@ class Recorder:
     def preempted(self, unit: Sequence[Group], victims: Sequence[PodInfo]) -> None:
         self.lines.append(f"{unit[0].key} preempted " + ", ".join(info.pod.key for info in victims))
 
-    def told(self, group: Group, message: str) -> None:
+    def reported(self, group: Group, message: str) -> None:
         self.lines.append(f"{group.key} told: {message}")

@@ -48,7 +48,7 @@ class TracedScheduler(Scheduler):
 
     def handle(self, events: Sequence[Event], now_s: float) -> list[Effect]:
         self._now_ns = int(now_s * 1e9)
-        self.tracer.hear(events)
+        self.tracer.note_events(events)
         return list(self.tracer.turn_ended(super().handle(events, now_s)))
 
     def advance(self, now_s: float) -> list[Effect]:

@@ -179,7 +179,7 @@ def test_stopping_counts_answers_that_the_core_had_no_time_for() -> None:
     c = Traced(nodes=1)
     c.answer = lambda bind: "hold"
     c.submit(gang("a", pods=2)).run()
-    c.tracer.hear([ev.BindSucceeded(bind.uid, bind.attempt) for bind in c.held_binds])
+    c.tracer.note_events([ev.BindSucceeded(bind.uid, bind.attempt) for bind in c.held_binds])
     c.tracer.stop()
     [root] = c.named(names.GANG)
     assert said(root, names.VERDICT) == names.SCHEDULED

@@ -61,7 +61,7 @@ class Traced(Cluster):
         return int(self.now_s * 1e9) + self._looks * 1000
 
     def tell(self, *events: ev.Event) -> Self:
-        self.tracer.hear(events)
+        self.tracer.note_events(events)
         return super().tell(*events)
 
     def _done(self, effects: list[ef.Effect]) -> None:

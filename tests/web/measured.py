@@ -33,7 +33,7 @@ class MeasuredCluster(Cluster):
 
     def tell(self, *events: Event) -> Self:
         super().tell(*events)
-        self.measures.heard(events, self.scheduler.shared.cache.pods)
+        self.measures.count_answers(events, self.scheduler.shared.cache.pods)
         return self
 
     async def page(self, *, accept: str = "", **more: Any) -> str:

@@ -95,7 +95,7 @@ async def test_a_gang_that_nobody_knows_is_answered_with_where_to_look(
 
 
 def test_a_replica_that_does_not_lead_reports_that() -> None:
-    told = explanations(waiting(), leads=False).told("d/train")
+    told = explanations(waiting(), leads=False).as_json("d/train")
     assert json.loads(told or b"")[0]["leads"] is False
 
 
@@ -104,7 +104,7 @@ async def test_a_replica_that_does_not_lead_leaves_the_answer_to_a_snapshot(
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     c = waiting()
-    [page] = msgspec.json.decode(explanations(c).told("d/train") or b"", type=list[Page])
+    [page] = msgspec.json.decode(explanations(c).as_json("d/train") or b"", type=list[Page])
     reasons = []
 
     async def snapshot(
@@ -132,7 +132,7 @@ async def test_who_may_not_ask_a_scheduler_is_answered_from_what_he_may_list(
     pair: Pair, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    [page] = msgspec.json.decode(explanations(waiting()).told("d/train") or b"", type=list[Page])
+    [page] = msgspec.json.decode(explanations(waiting()).as_json("d/train") or b"", type=list[Page])
 
     async def snapshot(
         _: argparse.Namespace, name: str, why: str, *, runs: bool, other: str = ""
@@ -150,11 +150,11 @@ async def test_who_may_not_ask_a_scheduler_is_answered_from_what_he_may_list(
 def test_who_asks_again_at_once_gets_the_same_answer() -> None:
     c = waiting()
     asked = explanations(c)
-    first = asked.told("d/train")
+    first = asked.as_json("d/train")
     c.delete("old-0").run()
-    assert asked.told("d/train") is first
+    assert asked.as_json("d/train") is first
     c.wait(30.0)
-    assert json.loads(asked.told("d/train") or b"")[0]["explanation"]["state"] == "bound"
+    assert json.loads(asked.as_json("d/train") or b"")[0]["explanation"]["state"] == "bound"
 
 
 def test_without_scheduler_and_api_server_both_failures_are_reported(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from gangsched.lab.sim.objects import make_pod
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.web.answers import QueuePage
 from gangsched.web.explanations import Explanations
+from gangsched.web.gang_start import start_of
 from gangsched.web.queue import Queue
-from gangsched.web.start_told import start_of
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 from tests.web.test_server import serving
 

@@ -19,9 +19,9 @@ from gangsched.model.owners import READ_KINDS, Owner
 from gangsched.web.command import print_story
 from gangsched.web.explain_command import print_page
 from gangsched.web.explanations import Page
+from gangsched.web.gang_start import start_of
 from gangsched.web.gangs_command import gangs_of
 from gangsched.web.queue import Queue
-from gangsched.web.start_told import start_of
 from gangsched.web.stories import story_of
 from tests.support.scenario import Cluster, cluster, gang
 
@@ -165,7 +165,7 @@ def test_a_gang_that_has_ended_is_not_called_bound(phases: tuple[str, ...], answ
 def test_a_gang_all_of_which_failed_waits_for_others_and_says_so() -> None:
     c = ended("Failed", "Failed")
     assert "It waits for others in their place: 0 of 2 members exist, 2 are missing." in printed(c, "ok")
-    [row] = json.loads(Queue(c.scheduler, clock_s=lambda: c.now_s).told(""))["rows"]
+    [row] = json.loads(Queue(c.scheduler, clock_s=lambda: c.now_s).as_json(""))["rows"]
     assert row["why"] == "2 have failed; 0 of 2 members exist"
 
 

@@ -302,11 +302,11 @@ async def test_what_many_ask_for_at_once_is_worked_out_once(monkeypatch: pytest.
     monkeypatch.setattr(Queue, "listed", counted)
     queue = Queue(c.scheduler, clock_s=lambda: c.now_s, wall_s=lambda: 2e9)
     pages = {await one for one in asyncio.as_completed([queue.listed_with_estimates() for _ in range(20)])}
-    assert pages == {queue.told() for _ in range(20)}
+    assert pages == {queue.as_json() for _ in range(20)}
     assert (n_estimated, n_listed) == (1, 1)
     c.wait(3600.0)
     await queue.listed_with_estimates()
-    assert queue.told() not in pages
+    assert queue.as_json() not in pages
     assert (n_estimated, n_listed) == (2, 2)
 
 
@@ -334,6 +334,6 @@ def test_the_pages_themselves_say_who_leads(leader: str | None, told: tuple[bool
     """As programs read them, which look at no header and at no note."""
     c = cluster(nodes=1).submit(gang("a", pods=2, gpus=8)).run()
     queue = Queue(c.scheduler, clock_s=lambda: c.now_s, leader=lambda: leader)
-    for body in (queue.told(), queue.queues(), asyncio.run(queue.listed_with_estimates())):
+    for body in (queue.as_json(), queue.queues(), asyncio.run(queue.listed_with_estimates())):
         page = json.loads(body)
         assert (page["leads"], page["leader"]) == told

@@ -81,7 +81,7 @@ TOLD = {
 def test_a_tenant_reads_no_name_of_another_namespace_and_an_administrator_does(scene: str) -> None:
     made, named = TOLD[scene]
     c = made()
-    full, ours = ((stories(c).told("d/train", to_tenant=so) or b"").decode() for so in (False, True))
+    full, ours = ((stories(c).as_json("d/train", to_tenant=so) or b"").decode() for so in (False, True))
     assert named in full
     assert SECRET not in ours
     assert f"{OTHERS}/" not in ours
@@ -107,7 +107,7 @@ def moves(told: bytes | None) -> list[tuple[str, str]]:
 
 def test_the_moves_are_listed_in_order_with_causes_and_times() -> None:
     c = waited_and_bound()
-    told = stories(c).told("d/train")
+    told = stories(c).as_json("d/train")
     assert moves(told) == [
         ("gathering", "active"),
         ("active", "unschedulable"),
@@ -125,8 +125,8 @@ def test_the_moves_are_listed_in_order_with_causes_and_times() -> None:
 def test_a_group_that_is_not_known_has_no_story() -> None:
     """Neither to whoever asks for a gang of another namespace by the name that it has there."""
     c = waited_and_bound()
-    assert stories(c).told("d/none") is None
-    assert stories(c).told(f"d/{SECRET}") is None
+    assert stories(c).as_json("d/none") is None
+    assert stories(c).as_json(f"d/{SECRET}") is None
 
 
 async def test_the_page_is_for_those_who_may_read_it(pair: Pair) -> None:

@@ -35,7 +35,7 @@ def top_of(c: Cluster, measures: Measures | None = None) -> Top:
 
 
 async def page_of(c: Cluster) -> TopPage:
-    return msgspec.json.decode(await top_of(c).told(), type=TopPage)
+    return msgspec.json.decode(await top_of(c).as_json(), type=TopPage)
 
 
 def waiting() -> Cluster:
@@ -74,12 +74,12 @@ async def test_what_is_reserved_is_neither_free_nor_bound() -> None:
 async def test_requests_within_a_second_get_one_answer_and_namespaces_have_their_own() -> None:
     c = waiting()
     top = top_of(c)
-    first = await top.told()
+    first = await top.as_json()
     c.submit(gang("more", pods=3, gpus=8)).run()
-    assert await top.told() == first
-    assert json.loads(await top.told("none"))["queue"]["rows"] == []
+    assert await top.as_json() == first
+    assert json.loads(await top.as_json("none"))["queue"]["rows"] == []
     c.wait(1.5)
-    assert json.loads(await top.told())["queue"]["nWaiting"] == 3
+    assert json.loads(await top.as_json())["queue"]["nWaiting"] == 3
 
 
 # -- rates --------------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ class BandwidthMeter:
         self.total = total
         self.names: tuple[str, ...] = ()
 
-    def told(self, nics: Sequence[Nic], at_s: float) -> None:
+    def add(self, nics: Sequence[Nic], at_s: float) -> None:
         """Take in all NICs' counters at one moment."""
         mine = counted(nics, self._patterns)
         usable = [nic for nic in mine if nic.is_up and not nic.is_standby]
@@ -88,7 +88,7 @@ class LoadMeter:
         self._disks = _Disks(window_s)
         self._before: MachineSample | None = None
 
-    def told(self, sample: MachineSample, at_s: float) -> None:
+    def add(self, sample: MachineSample, at_s: float) -> None:
         """Take in the machine's counters at one moment."""
         before, self._before = self._before, sample
         if before is None:
@@ -97,7 +97,7 @@ class LoadMeter:
             busy = max(0.0, sample.cpu_busy_s - before.cpu_busy_s)
             whole = max(0.0, sample.cpu_total_s - before.cpu_total_s)
             self._window.add(at_s, (min(busy, whole), whole))
-        self._disks.told(sample.disk_busy_ms, at_s)
+        self._disks.add(sample.disk_busy_ms, at_s)
 
     def load(self, network: BandwidthMeter, observed_at: datetime) -> NodeLoad | None:
         """Returns the load; None before there are two samples."""
@@ -132,7 +132,7 @@ class _Disks:
         self._windows: dict[str, Window] = {}
         self._before: dict[str, int] = {}
 
-    def told(self, busy_ms: dict[str, int], at_s: float) -> None:
+    def add(self, busy_ms: dict[str, int], at_s: float) -> None:
         for gone in [name for name in self._windows if name not in busy_ms]:
             del self._windows[gone], self._before[gone]
         for name, now in busy_ms.items():

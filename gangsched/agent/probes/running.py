@@ -103,14 +103,14 @@ class Probes:
 
     def _tell(self, nics: list[Nic], machine: MachineSample | None, at_s: float) -> None:
         before = self._bandwidth.names, self._bandwidth.total
-        self._bandwidth.told(nics, at_s)
+        self._bandwidth.add(nics, at_s)
         if (self._bandwidth.names, self._bandwidth.total) != before:
             names = ", ".join(self._bandwidth.names) or "none"
             _log.info(
                 "NICs counted", nics=names, total=f"{mbps(self._bandwidth.total)} MB/s", node=self._node
             )
         if machine is not None:
-            self._load.told(machine, at_s)
+            self._load.add(machine, at_s)
 
     async def _report(self, now_s: float) -> None:
         found = self._values()

@@ -195,13 +195,13 @@ class QueueView:
     def measured_load(self, term: Term) -> float | None:
         """Returns the mean over nodes of what their agents measured, 0 to 1: of cpu, memory, network or disk.
 
-        Counts nodes whose agent (gangsched.io/load) was heard within 90 s; None if there is none.
+        Counts nodes whose agent (gangsched.io/load) was received within 90 s; None if there is none.
         """
         self.reads.add(LOADS)
         self.reads_time = True
         known, self._shares = self._shares, {}
-        for row, (report, heard_s) in self._usage.reports.items():
-            if self.now_s - heard_s <= _FRESH_S:
+        for row, (report, reported_s) in self._usage.reports.items():
+            if self.now_s - reported_s <= _FRESH_S:
                 parsed = known.get(row, ("", None))
                 self._shares[row] = parsed if parsed[0] == report else (report, _shares(report))
         at = TERMS.index(term)

@@ -24,9 +24,9 @@ from gangsched.core.device_audit.ledger_repair import correct, learn
 from gangsched.core.device_audit.reported_devices import (
     Allocation,
     as_reported,
+    devices_text,
     in_order,
     listing_patch,
-    told,
 )
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
@@ -138,12 +138,12 @@ class DriftAudit:
                 self._mended(info)
             return True
         allocation, problem = allocation_of(pod)
-        says = f"its annotations were edited: {told(allocation)}"
+        says = f"its annotations were edited: {devices_text(allocation)}"
         if problem:
             says = f"its annotation {problem}"
         elif self._shared.settings.devices.in_labels:
             says = _labels_text(allocation)
-        self._drifted(info, EDITED, f"{says}; it was given {told(info.allocation)}")
+        self._drifted(info, EDITED, f"{says}; it was given {devices_text(info.allocation)}")
         return True
 
     def is_ours_again(self, info: PodInfo) -> None:
@@ -259,17 +259,18 @@ class DriftAudit:
             self._lost_to_another(info, device_id)
         for info in corrected.exchanged:
             if info.group is not None and (info.state is MemberState.BOUND or info.bind in ON_ITS_WAY):
-                instead = (
-                    f"what was planned for it went to another pod; instead it has {told(info.allocation)}"
-                )
+                now = devices_text(info.allocation)
+                instead = f"what was planned for it went to another pod; instead it has {now}"
                 self._drifted(info, SWAPPED, instead)
                 if why := self._is_useless(info):
                     self._unusable(info, why)
         for info, truth in changed:
             if info.group is None:
                 continue  # another scheduler's pod: now its devices are known
-            was = told(planned[info.uid])
-            self._drifted(info, SWAPPED, f"kubelet gave it {told(truth)} instead of the planned {was}")
+            was = devices_text(planned[info.uid])
+            self._drifted(
+                info, SWAPPED, f"kubelet gave it {devices_text(truth)} instead of the planned {was}"
+            )
             if why := self._is_useless(info):
                 self._unusable(info, why)
 
@@ -332,7 +333,7 @@ class DriftAudit:
         self._confirm(info, info.allocation)
 
     def _confirm(self, info: PodInfo, allocation: Allocation) -> None:
-        message = f"its annotations say what it has: {told(allocation)}"
+        message = f"its annotations say what it has: {devices_text(allocation)}"
         self._reporter.pod_event(info.pod, "Normal", "DevicesConfirmed", ACTION, message)
 
     def _repair(self, info: PodInfo) -> None:
@@ -395,7 +396,7 @@ class DriftAudit:
 
 def _labels_text(allocation: Allocation) -> str:
     if allocation:
-        return f"its labels were edited: {told(allocation)}"
+        return f"its labels were edited: {devices_text(allocation)}"
     return (
         "its device labels are missing: somebody removed them, or the API server drops the labels of a"
         " Binding (its feature PodTopologyLabelsAdmission is off)"

@@ -14,9 +14,9 @@ import msgspec
 from gangsched.core.device_audit.reported_devices import (
     Allocation,
     as_reported,
+    devices_text,
     in_order,
     listing_patch,
-    told,
 )
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.timers import Deadlines
@@ -61,7 +61,7 @@ class EndedPods:
             if in_order(planned) != in_order(had):
                 self.pods[uid] = EndedPod(name, one.containers, report.resources)
                 self._due.set(uid, self._shared.now_s)
-                instead = f"{told(had)} instead of the planned {told(planned)}"
+                instead = f"{devices_text(had)} instead of the planned {devices_text(planned)}"
                 found.append((info, f"kubelet gave it {instead}, and it has ended"))
         return found
 

@@ -60,7 +60,7 @@ def in_order(allocation: Allocation) -> dict[str, dict[str, list[str]]]:
     return {c: {r: sorted(ids) for r, ids in sets.items()} for c, sets in allocation.items() if sets}
 
 
-def told(allocation: Allocation) -> str:
+def devices_text(allocation: Allocation) -> str:
     """Returns text for people: "main: nvidia.com/gpu GPU-1, GPU-2"."""
     said = [
         f"{container}: {resource} {', '.join(ids)}"

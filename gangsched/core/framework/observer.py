@@ -60,7 +60,7 @@ class Observer(Protocol):
         """These groups now wait for these pods to go."""
         ...
 
-    def told(self, group: Group, message: str) -> None:
+    def reported(self, group: Group, message: str) -> None:
         """A message to people about the group, or about what it waits for; may repeat earlier ones."""
         ...
 
@@ -76,7 +76,7 @@ class PluginObserver(Protocol):
         ...
 
 
-def _told_of(observer: Observer) -> CallPlugin:
+def _observed_calls(observer: Observer) -> CallPlugin:
     if not isinstance(observer, PluginObserver):
         return guarded
     began, ended = observer.plugin_began, observer.plugin_ended
@@ -98,7 +98,7 @@ class ObservedProfile(Profile):
     """A profile that reports when its extension points, and its plugins, begin and end."""
 
     def __init__(self, profile: Profile, observer: Observer) -> None:
-        super().__init__(profile.scheduler_name, profile.points, ask=_told_of(observer))
+        super().__init__(profile.scheduler_name, profile.points, ask=_observed_calls(observer))
         self._quiet = profile
         self._observer = observer
 
@@ -109,21 +109,21 @@ class ObservedProfile(Profile):
     def run_post_filter(
         self, unit: Sequence[Demand], trial: Trial, error: FitError, dry_run: DryRun
     ) -> PostFilterResult | Status:
-        return self._told("PostFilter", super().run_post_filter, unit, trial, error, dry_run)
+        return self._observed("PostFilter", super().run_post_filter, unit, trial, error, dry_run)
 
     def run_pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
-        return self._told("PreFilter", super().run_pre_filter, state, template, view)
+        return self._observed("PreFilter", super().run_pre_filter, state, template, view)
 
     def capacity(
         self, state: CycleState, template: PodTemplate, view: ClusterView, *, looks: bool = True
     ) -> IntArray:
-        return self._told("Filter", super().capacity, state, template, view, looks=looks)
+        return self._observed("Filter", super().capacity, state, template, view, looks=looks)
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
     ) -> list[tuple[str, str, BoolArray]]:
         """The second half of Filter: why nodes are excluded."""
-        return self._told("Filter", super().reasons, state, template, view)
+        return self._observed("Filter", super().reasons, state, template, view)
 
     def score(
         self,
@@ -133,12 +133,12 @@ class ObservedProfile(Profile):
         rows: IntArray,
         at: IntArray | None = None,
     ) -> FloatArray | None:
-        return self._told("Score", super().score, state, template, view, rows, at)
+        return self._observed("Score", super().score, state, template, view, rows, at)
 
     def stated(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
-        return self._told("Score", super().stated, state, template, view, rows)
+        return self._observed("Score", super().stated, state, template, view, rows)
 
     def best(
         self,
@@ -148,9 +148,9 @@ class ObservedProfile(Profile):
         rows: IntArray,
         lets: Callable[[IntArray], BoolArray] | None,
     ) -> int | None:
-        return self._told("Score", super().best, state, template, view, rows, lets)
+        return self._observed("Score", super().best, state, template, view, rows, lets)
 
-    def _told(self, point: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def _observed(self, point: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         self._observer.point_began(point)
         code = Code.ERROR
         try:
@@ -200,6 +200,6 @@ class Observers:
         for observer in self._observers:
             observer.preempted(unit, victims)
 
-    def told(self, group: Group, message: str) -> None:
+    def reported(self, group: Group, message: str) -> None:
         for observer in self._observers:
-            observer.told(group, message)
+            observer.reported(group, message)

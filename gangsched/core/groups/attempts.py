@@ -29,7 +29,7 @@ from gangsched.core.groups.placer import Placer
 from gangsched.core.kept.claim_reports import latest_end
 from gangsched.core.kept.kept import Kept
 from gangsched.core.kept.nominations import Nominations
-from gangsched.core.queueing.expected_ends import EndsTold
+from gangsched.core.queueing.expected_ends import ExpectedEnds
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
@@ -75,7 +75,7 @@ class Attempts:
         self.admission = GroupAdmission(shared)
         self._units = Units(shared, self.admission, pick)
         self.kept = Kept(shared, reporter, self._units)
-        self._ends = EndsTold()
+        self._ends = ExpectedEnds()
         self.forecasts = Forecasts(shared, reporter, owners)
         self.placer = Placer(shared, self._units, self.kept)
         self.commits = Commits(shared, reporter, self.nominations, self.kept, self.forecasts)
@@ -166,7 +166,7 @@ class Attempts:
         if queueing is None or not queueing.writes_estimates or shared.walltimes is None:
             return
         revision = (shared.n_inputs, shared.cache.view.journal_end)
-        yield from self._ends.told(short, shared.walltimes, revision, partial(latest_end, shared))
+        yield from self._ends.sentences(short, shared.walltimes, revision, partial(latest_end, shared))
 
     def _refuse_set(self, group: Group, why: str) -> None:
         """Refuses a set with more groups than allowed. Groups already waiting are refused in their turn."""

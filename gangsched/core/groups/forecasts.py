@@ -85,7 +85,7 @@ class Forecasts:
             return None
         return self._spread[0] * in_s, self._spread[1] * in_s
 
-    def told(self, event: StartsEstimated) -> None:
+    def take_estimates(self, event: StartsEstimated) -> None:
         """Takes all present estimates; earlier ones of other groups no longer hold. Nothing is reported for a
         group that was not tried yet, or should start now: most start at once."""
         if self._shared.walltimes is None:

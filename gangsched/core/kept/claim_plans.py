@@ -214,7 +214,7 @@ class ClaimPlans:
         for at in search:
             at_s = moments[at]
             answer = self._at(asked, at_s, rooms) if self._has_room(asked, at_s, rooms) else None
-            search.told(isinstance(answer, Plan))
+            search.report(isinstance(answer, Plan))
             if isinstance(answer, Plan):
                 found = at_s, answer
         if found is not None and (answer := self._sparing(asked, found[0], rooms)) is not None:

@@ -55,14 +55,14 @@ class Holder(NamedTuple):
     kind: str = "pod"
 
 
-class EndsTold:
+class ExpectedEnds:
     """Makes sentences for groups; thousands that wait for the same nodes in a row get the same ones."""
 
     def __init__(self) -> None:
         self._asked: tuple[object, ...] = ()
-        self._told: tuple[str, ...] = ()
+        self._answer: tuple[str, ...] = ()
 
-    def told(
+    def sentences(
         self, short: Shortage, walltimes: Walltimes, revision: Hashable, latest: Latest
     ) -> Sequence[str]:
         """Names groups that hold what is short and whose end is known, the soonest first. revision: changes
@@ -71,12 +71,14 @@ class EndsTold:
             rows = _nearest(lack)
             asked = (revision, lack.resource, rows.tobytes())
             if asked != self._asked:
-                self._asked, self._told = asked, tuple(_told(lack, rows, short, walltimes, latest))
-            return self._told
+                self._asked, self._answer = asked, tuple(_sentences(lack, rows, short, walltimes, latest))
+            return self._answer
         return ()
 
 
-def _told(lack: Lack, rows: IntArray, short: Shortage, walltimes: Walltimes, latest: Latest) -> Iterator[str]:
+def _sentences(
+    lack: Lack, rows: IntArray, short: Shortage, walltimes: Walltimes, latest: Latest
+) -> Iterator[str]:
     found = _holders(lack.resource, rows, short, walltimes, latest)
     parts: list[str] = []
     for one in found[:_MAX_NAMED]:

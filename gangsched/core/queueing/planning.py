@@ -184,7 +184,7 @@ class Search:
     """Finds the first of some times at which a condition holds, assuming that it holds from then on.
 
     Tries the first, then ever wider steps until one succeeds, then bisects: `for at in search:
-    search.told(yes)`. If the condition comes and goes, a later time than the first may be found. Makes at
+    search.report(yes)`. If the condition comes and goes, a later time than the first may be found. Makes at
     most `n_looks` tries, and one more of the last time if none succeeds.
     """
 
@@ -208,7 +208,7 @@ class Search:
             self._at = self._n - 1
             yield self._at
 
-    def told(self, is_so: bool) -> None:
+    def report(self, is_so: bool) -> None:
         """Reports whether the condition holds at the time returned last."""
         if is_so:
             self._high = self._at

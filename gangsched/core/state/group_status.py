@@ -27,7 +27,7 @@ _RESERVED = (GroupState.WAITING, GroupState.BINDING)
 _MAX_TRANSITIONS = 10**9
 
 
-class Told(NamedTuple):
+class Report(NamedTuple):
     """What to report: whether the gang is whole, and if not, why. refused: it was rejected for that
     reason."""
 
@@ -46,7 +46,7 @@ class _Counts(NamedTuple):
     pending: int
 
 
-def status_of(group: Group, definition: PodGroup, report: Told) -> Status | None:
+def status_of(group: Group, definition: PodGroup, report: Report) -> Status | None:
     """Returns the fields to write; None where the group's API has no field for this."""
     say = _SAY.get(definition.api_version.partition("/")[0])
     return None if say is None else say(group, definition, report)
@@ -95,7 +95,7 @@ def with_condition(status: Status, mine: Status) -> dict[str, Any]:
     return {"conditions": _merged(status.get("conditions"), mine)}
 
 
-def _core(group: Group, definition: PodGroup, report: Told) -> Status | None:
+def _core(group: Group, definition: PodGroup, report: Report) -> Status | None:
     """Returns a condition, its time to be stamped at the edge; Initially… from 1.37."""
     if not (report.scheduled or report.refused):
         return None  # this API has no condition for a gang that is being bound
@@ -120,7 +120,7 @@ def _core_kind(definition: PodGroup) -> str:
     return "PodGroupScheduled" if is_old else "PodGroupInitiallyScheduled"
 
 
-def _coscheduling(group: Group, definition: PodGroup, report: Told) -> Status:
+def _coscheduling(group: Group, definition: PodGroup, report: Report) -> Status:
     counts, least = _count(group), group.min_count
     if counts.succeeded >= least:
         phase = "Finished"
@@ -139,7 +139,7 @@ def _coscheduling(group: Group, definition: PodGroup, report: Told) -> Status:
     return {"phase": phase, "scheduled": group.n_bound, **_ended_and_running(counts)}
 
 
-def _volcano(group: Group, definition: PodGroup, report: Told) -> Status:
+def _volcano(group: Group, definition: PodGroup, report: Report) -> Status:
     counts, known = _count(group), definition.status
     if group.has_started and counts.running and lacks(group):
         phase = "Unknown"
@@ -166,7 +166,7 @@ def _volcano(group: Group, definition: PodGroup, report: Told) -> Status:
     return status
 
 
-def _kai(group: Group, definition: PodGroup, report: Told) -> Status:
+def _kai(group: Group, definition: PodGroup, report: Report) -> Status:
     """Counts, and the condition of a group without room; KAI's API has no phases."""
     counts, known = _count(group), _list(definition.status.get("schedulingConditions"))
     status: dict[str, Any] = {**_ended_and_running(counts), "pending": counts.pending}
@@ -192,7 +192,7 @@ def _kai(group: Group, definition: PodGroup, report: Told) -> Status:
     return status
 
 
-_SAY: Mapping[str, Callable[[Group, PodGroup, Told], Status | None]] = {
+_SAY: Mapping[str, Callable[[Group, PodGroup, Report], Status | None]] = {
     "scheduling.k8s.io": _core,
     "scheduling.x-k8s.io": _coscheduling,
     "scheduling.sigs.k8s.io": _coscheduling,

@@ -14,7 +14,7 @@ from typing import Any
 
 from gangsched.core.state.group_status import (
     UNSCHEDULABLE,
-    Told,
+    Report,
     condition_of,
     has_conditions,
     has_phase,
@@ -259,7 +259,7 @@ class Reporter:
         definition = group.definition
         if definition is None or not definition.uid:
             return
-        report = Told(scheduled, reason, clean_for(group.key.namespace, message))
+        report = Report(scheduled, reason, clean_for(group.key.namespace, message))
         status = status_of(group, definition, report)
         if status is not None and group.key.dialect == CORE:
             for own in group.reported_conditions.values():
@@ -273,7 +273,7 @@ class Reporter:
         definition = group.definition
         if definition is None or not definition.uid or not has_phase(definition):
             return
-        report = Told(group.has_started and not lacks(group), "Scheduled", "", refused=False)
+        report = Report(group.has_started and not lacks(group), "Scheduled", "", refused=False)
         status = status_of(group, definition, report)
         known = known_status(group, definition)
         if status is not None and is_step(known, status, group.min_count):
@@ -336,7 +336,7 @@ class Reporter:
 
     def _tell(self, group: Group, message: str) -> None:
         if self._shared.observer is not None:
-            self._shared.observer.told(group, clean(message))
+            self._shared.observer.reported(group, clean(message))
 
     def _tell_members(self, group: Group, infos: Sequence[PodInfo], message: str) -> None:
         """Writes the full text to a few members, a constant sentence to the rest."""

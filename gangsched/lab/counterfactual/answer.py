@@ -115,7 +115,7 @@ def answer(
     told = _answer(
         day, question, kept, theirs, _side(day, model, kept), _side(altered, changed, kept), shaken
     )
-    not_known = unknown.told(day, found, model, changed, recorded, question.config)
+    not_known = unknown.unknowns(day, found, model, changed, recorded, question.config)
     return msgspec.structs.replace(told, not_known=not_known), Drawn(samples, model.samples, changed.samples)
 
 

@@ -71,7 +71,7 @@ class Life(msgspec.Struct, frozen=True):
         return self.ended_s - self.bound_s
 
 
-class Told(msgspec.Struct, frozen=True):
+class OtherEvent(msgspec.Struct, frozen=True):
     """An event about another object than a pod, at its time."""
 
     at_s: float
@@ -93,7 +93,7 @@ class Day(msgspec.Struct, frozen=True):
     began_wall_s: float
     length_s: float
     lives: Mapping[str, Life]
-    others: Sequence[Told]
+    others: Sequence[OtherEvent]
     kinds: Mapping[str, bool]
     start: Start
     changes: Sequence[tuple[float, Start | Reconfigured]] = ()

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gangsched.config.strict import nearest
 from gangsched.errors import ConfigError
-from gangsched.lab.counterfactual.day import Day, Life, Told
+from gangsched.lab.counterfactual.day import Day, Life, OtherEvent
 from gangsched.lab.counterfactual.model import Outcome
 from gangsched.model import events as ev
 from gangsched.model.objects import Node
@@ -108,7 +108,7 @@ def with_nodes(day: Day, n: int, like: str) -> Day:
         name = f"{like}-added-{k + 1}"
         labels = {**(model.metadata.labels or {}), HOSTNAME: name}
         meta = replace(model.metadata, name=name, uid=f"counterfactual-{name}", labels=labels)
-        added.append(Told(0.0, ev.NodeAdded(replace(model, metadata=meta, spec=spec))))
+        added.append(OtherEvent(0.0, ev.NodeAdded(replace(model, metadata=meta, spec=spec))))
     return replace(day, others=[*added, *day.others])
 
 

@@ -123,7 +123,7 @@ class Lives:
 
     # -- the answer ------------------------------------------------------------------------------------
 
-    def told(self, began_s: float) -> tuple[dict[str, Life], float | None]:
+    def all_since(self, began_s: float) -> tuple[dict[str, Life], float | None]:
         """Returns all lives in seconds since began_s, and the median time to replace a pod cut off."""
         courses = {uid: one for uid, one in self._by_uid.items() if not _is_over(one, began_s)}
         replaces, took_s = _successors(courses.values())

@@ -16,7 +16,7 @@ from gangsched.journal.records import End, Reconfigured, Record, Start, State, T
 from gangsched.journal.replaying import Replay
 from gangsched.journal.segments import Reader, Segment, naming
 from gangsched.journal.unread import Ended, empty_among, lost_after, starts_of
-from gangsched.lab.counterfactual.day import Day, Told
+from gangsched.lab.counterfactual.day import Day, OtherEvent
 from gangsched.lab.counterfactual.lives import Lives
 from gangsched.lab.sim.world.store import KINDS
 from gangsched.model import events as ev
@@ -204,12 +204,12 @@ class _Reading:
     def day(self) -> Day:
         assert self.start is not None
         began_s = self._began_s
-        lives, again_s = self._lives.told(began_s)
+        lives, again_s = self._lives.all_since(began_s)
         return Day(
             began_wall_s=began_s,
             length_s=self._now_s - began_s,
             lives=lives,
-            others=[Told(max(at_s - began_s, 0.0), event) for at_s, event in self._others],
+            others=[OtherEvent(max(at_s - began_s, 0.0), event) for at_s, event in self._others],
             kinds=self._kinds,
             start=self.start,
             changes=[(max(at_s - began_s, 0.0), one) for at_s, one in self._changes],

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gangsched.journal.times import told
+from gangsched.journal.times import time_text
 from gangsched.lab.counterfactual.answer import Answer
 from gangsched.lab.counterfactual.compare import SAME_S, Difference, Range
 from gangsched.lab.counterfactual.gangs import SHAKEN_BY_SHARE
@@ -23,8 +23,8 @@ def print_answer(found: Answer, console: Console, *, n_rows: int) -> None:
     """Prints figures first, then gangs, then what is not known."""
     ended_s = found.began_wall_s + found.length_s
     console.print(
-        f"{told(found.began_wall_s)} to {told(ended_s)} UTC: {several(found.n_gangs, 'gang')} or lone"
-        f" pods, {several(found.n_pods, 'pod')} in all.",
+        f"{time_text(found.began_wall_s)} to {time_text(ended_s)} UTC:"
+        f" {several(found.n_gangs, 'gang')} or lone pods, {several(found.n_pods, 'pod')} in all.",
         soft_wrap=True,
     )
     console.print(f"What if: {escape('; '.join(found.changes))}.\n", soft_wrap=True)

@@ -14,7 +14,7 @@ from gangsched.model.printable import several
 _GUESSED = "the limit that their user stated, or the median of the recorded run times that are longer"
 
 
-def told(
+def unknowns(
     day: Day,
     gangs: Sequence[Gang],
     model: Outcome,

@@ -89,7 +89,7 @@ class Chronicle:
         self.changes: list[Change] = []
         self.broken: list[str] = []
         self._seen: dict[tuple[str, ...], Seen] = {}
-        self._told: dict[tuple[str, ...], tuple[str, str]] = {}
+        self._shown: dict[tuple[str, ...], tuple[str, str]] = {}
 
     def see(
         self, groups: Sequence[GroupView], nodes: Sequence[NodeView], *, at_s: float, now_s: float
@@ -102,8 +102,8 @@ class Chronicle:
             seen = Seen(view) if view is not None else Seen(self._seen[key].view, gone=True)
             self._seen[key] = seen
             shown = (seen.word, seen.why if _tells_why(seen) else "")
-            if self._told.get(key) != shown:
-                self._told[key] = shown
+            if self._shown.get(key) != shown:
+                self._shown[key] = shown
                 news.append(Change(at_s, seen, words(seen)))
         self.changes = [*self.changes, *news][-_MAX_CHANGES:] if news else self.changes
         self._forget()
@@ -114,7 +114,7 @@ class Chronicle:
     def _forget(self) -> None:
         gone = [key for key, seen in self._seen.items() if seen.gone]
         for key in gone[:-_MAX_GONE]:
-            del self._seen[key], self._told[key]
+            del self._seen[key], self._shown[key]
 
     def history(self, short: str) -> list[Change]:
         """One group's changes, oldest first."""

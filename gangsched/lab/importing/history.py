@@ -40,7 +40,7 @@ def write_history(of: History, file: JournalFile) -> Written:
         build_profiles(config), config.settings, leading=False, pick=recorder.picks, wall_ahead_s=began_s
     )
     recorder.begin(core, config, no_state, leading=False)
-    sources = _Told(of, next(iter(core.shared.profiles)), began_s)
+    sources = _Sources(of, next(iter(core.shared.profiles)), began_s)
     first = [event for at_s, event in sources.nodes if at_s <= 0.0]
     recorder.handle(first, 0.0)
     recorder.handle([ev.KindSynced(kind) for kind in core.kinds], 0.0)
@@ -68,7 +68,7 @@ def _check_length(of: History, began_s: float) -> None:
         )
 
 
-class _Told:
+class _Sources:
     """A history as events with their times, from its beginning."""
 
     def __init__(self, of: History, scheduler_name: str, began_s: float) -> None:

@@ -219,7 +219,7 @@ class Board:
     def _all_about(self, name: str) -> bytes | None:
         """Returns a Gang as JSON; None: no group has that name."""
         groups = [group for key, group in self._scheduler.shared.groups.items() if str(key) == name]
-        explanations, stories = self._explanations.told(name), self._stories.told(name)
+        explanations, stories = self._explanations.as_json(name), self._stories.as_json(name)
         if not groups or explanations is None or stories is None:
             return None
         members = [member for group in groups for member in view_members(group)]

@@ -66,7 +66,7 @@ class Top:
         self._counted_s = -math.inf
         self._counts: dict[str, DeviceCounts] = {}
 
-    async def told(self, namespace: str = "") -> bytes:
+    async def as_json(self, namespace: str = "") -> bytes:
         """Returns a TopPage as JSON. `namespace`: only its part of the queue."""
         async with self._lock:
             kept = self._kept.get(namespace)

@@ -46,7 +46,7 @@ STEP_S = 2.0
 N_GANGS = 14
 MAX_STORY = 600
 # Functions between a turn's events and its effects on their way: of the core, its queue and the outbox.
-_IN_A_TURN = {"handle", "advance", "schedule", "hear", "_advance", "put", "_turn_ended", "_heard"}
+_IN_A_TURN = {"handle", "advance", "schedule", "hear", "_advance", "put", "_turn_ended", "_events_handled"}
 
 
 class Verdict(msgspec.Struct):
@@ -76,10 +76,10 @@ class _WatchedApp(SchedulerApp):
             self.event_judge.sent(effects)
         return super()._turn_ended(effects)
 
-    def _heard(self, events: Sequence[Event]) -> None:
+    def _events_handled(self, events: Sequence[Event]) -> None:
         self.event_judge.received(events)
         self.scheduler.validate()
-        super()._heard(events)
+        super()._events_handled(events)
 
 
 class _Process:

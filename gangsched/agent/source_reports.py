@@ -16,7 +16,7 @@ from gangsched.agent.reports import Place, Report, Silence
 SILENT_S = 10.0
 
 
-class Hearing:
+class SourceReports:
     """`sources`: their names in order of precedence, and what their silence means."""
 
     def __init__(self, sources: Mapping[str, Silence], notices: Notices) -> None:
@@ -24,21 +24,21 @@ class Hearing:
         self._waited_for = [name for name, silence in sources.items() if silence is not Silence.NORMAL]
         self._notices = notices
         self._reports: dict[str, Report] = {}
-        self._heard_s: dict[str, float] = {}
+        self._reported_s: dict[str, float] = {}
         self._silent: frozenset[str] = frozenset()
 
-    def hear(self, report: Report, now_s: float) -> bool:
+    def take(self, report: Report, now_s: float) -> bool:
         """Take in a report; returns whether it is new."""
-        self._heard_s[report.source] = now_s
+        self._reported_s[report.source] = now_s
         is_new = self._reports.get(report.source) != report
         self._reports[report.source] = report
         return is_new
 
-    def listen(self, now_s: float) -> bool:
+    def note_silence(self, now_s: float) -> bool:
         """Record which sources fell silent and which answer again; returns whether there were any."""
         for name in self._waited_for:
-            self._heard_s.setdefault(name, now_s)
-        silent = frozenset(name for name in self._waited_for if now_s >= self._heard_s[name] + SILENT_S)
+            self._reported_s.setdefault(name, now_s)
+        silent = frozenset(name for name in self._waited_for if now_s >= self._reported_s[name] + SILENT_S)
         for name in sorted(silent - self._silent):
             self._notices.say(f"silent {name}", "warning", f"{name} does not answer", silent_s=SILENT_S)
         for name in sorted(self._silent - silent):
@@ -49,8 +49,8 @@ class Hearing:
 
     def next_deadline_s(self) -> float:
         """When the next source will have been silent for too long."""
-        heard_s = [self._heard_s[name] for name in self._waited_for if name not in self._silent]
-        return min(heard_s, default=math.inf) + SILENT_S
+        reported_s = [self._reported_s[name] for name in self._waited_for if name not in self._silent]
+        return min(reported_s, default=math.inf) + SILENT_S
 
     @property
     def is_complete(self) -> bool:
