@@ -21,7 +21,7 @@ from gangsched.core.cache.cluster_view import ClusterView
 from gangsched.core.cycle.shortage import room_of
 from gangsched.core.cycle.topology import requires_domain
 from gangsched.core.framework.profile import Demand
-from gangsched.core.kept.kept_from import kept_until
+from gangsched.core.queueing.kept_from import kept_until
 from gangsched.core.queueing.needs import open_to
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.state import SharedState

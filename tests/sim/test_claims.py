@@ -14,9 +14,9 @@ from gangsched.core.binding.group_outcome import GroupOutcome
 from gangsched.core.groups.walltime_evictions import WalltimeEvictions
 from gangsched.core.kept.claiming import Claiming
 from gangsched.core.kept.kept import Kept
-from gangsched.core.kept.kept_from import KeptFrom
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.ends import End, Ends
+from gangsched.core.queueing.kept_from import KeptFrom
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.waking import _Cures
 from gangsched.core.types.claim import StartClaim

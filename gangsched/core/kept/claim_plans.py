@@ -20,10 +20,10 @@ from gangsched.core.cycle.domains import domain_codes, topology_of
 from gangsched.core.cycle.unit_limits import weight_of
 from gangsched.core.framework.plan import FitError, Plan
 from gangsched.core.framework.plugin_calls import PluginError
-from gangsched.core.kept.kept_from import kept_from, walltime_s
 from gangsched.core.queueing.claims import MAX_CLAIMS, Claims
 from gangsched.core.queueing.ends import End
 from gangsched.core.queueing.idle import TooIdle, idle_until
+from gangsched.core.queueing.kept_from import kept_from, walltime_s
 from gangsched.core.queueing.planning import MAX_LOOKS, Search, moments_from
 from gangsched.core.queueing.room import ClaimedRoom, Held, Room, free_ids
 from gangsched.core.queueing.running_pods import RunningPods

@@ -8,7 +8,7 @@
     amounts within limits     both of them; and a group that is passed at a     as above; it is admitted
                               limit as often as its bound allows
 
-What is kept on nodes is one value (core.kept.kept_from); what is kept within limits is asked by plugins
+What is kept on nodes is one value (core.queueing.kept_from); what is kept within limits is asked by plugins
 (core.kept.limits). Who no longer keeps room announces it as a change of the cluster, and the phase *wake*
 puts those in line that it may cure (core.turn, core.state.waking). Who keeps room is tried again when
 something on its nodes changes, and when its time comes.
@@ -21,12 +21,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from gangsched.core.cache.namespace_usage import QueueView
+from gangsched.core.framework.eviction_rule import TakesKeptRoom
 from gangsched.core.framework.plan import FitError, Plan, Shortage
+from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.status import Status
+from gangsched.core.framework.supports import serves
 from gangsched.core.kept.claim_reports import ClaimReports
 from gangsched.core.kept.claiming import Claiming
-from gangsched.core.kept.kept_from import KeptFrom, Overruled, kept_from, walltime_s
 from gangsched.core.kept.limits import KeptInLimits
+from gangsched.core.queueing.kept_from import KeptFrom, kept_from, walltime_s
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.claim import StartClaim
@@ -132,3 +136,58 @@ class Kept:
     def advance(self) -> None:
         """Has the groups of claims that are due tried again."""
         self.claiming.advance()
+
+
+class Overruled:
+    """Claims whose room a unit may use because a rule of its queue says so.
+
+    A claim keeps its room from all units of no higher priority, so a queue would wait for its guarantee until
+    the claim has started. So the eviction rule (EvictionRule) applies to claimed room as well: a unit that
+    may evict running pods may also take room in which no pod runs yet. Claims still yield to each other by
+    priority and age alone, so that no two wait for each other. It remembers its answer, as it is asked
+    several times a turn.
+    """
+
+    def __init__(self, shared: SharedState, units: Units) -> None:
+        self._shared = shared
+        self._units = units
+        self._asked: tuple[object, ...] = ()
+        self._serials: frozenset[int] = frozenset()
+
+    def without(self, kept: KeptFrom, unit: Sequence[Group]) -> KeptFrom:
+        """What is kept from the unit but for these claims."""
+        view, claims = self._shared.queue_view, kept.claims
+        if kept.standing is None or view is None or not claims:
+            return kept
+        if not self._shared.profile_of(unit[0]).admit_plugins:
+            return kept
+        tree = None if view.queues is None else view.queues.tree
+        revision, n_inputs = kept.standing.revision, self._shared.n_inputs
+        asked = (tree, revision, n_inputs, self._shared.cache.view.journal_end, *unit)
+        if asked != self._asked:
+            self._asked, self._serials = asked, self._found(list(unit), claims, view)
+        return kept._replace(claims=[claim for claim in claims if claim.serial not in self._serials])
+
+    def take_room(self, unit: Sequence[Group], plan: Plan) -> None:
+        """Marks the claims whose room the unit has taken by starting as planned."""
+        standing = self._shared.queue.claims
+        if standing is None or not self._serials or self._asked[4:] != tuple(unit):
+            return
+        nodes = frozenset(self._shared.cache.view.name(one.row) for one in plan.placements)
+        for claim in standing.all:
+            if claim.serial in self._serials and not nodes.isdisjoint(claim.nodes):
+                claim.lost_to_guarantee = True
+
+    def _found(self, unit: list[Group], claims: Sequence[StartClaim], view: QueueView) -> frozenset[int]:
+        shared = self._shared
+        members = [info for one in self._units.demands(unit) for info in one.members[: one.n_needed]]
+        try:
+            rule: object = shared.profile_of(unit[0]).eviction_rule(unit, members, view)
+            if rule is None or not serves(rule, TakesKeptRoom):
+                return frozenset()
+            return frozenset(
+                one.serial for one in claims if rule.takes_kept_room([held.info for held in one.held])
+            )
+        except PluginError as error:
+            shared.hooks.blame(error, unit[0])
+            return frozenset()

@@ -33,6 +33,7 @@ import msgspec
 from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.cache.queue_tree import QueueTree
 from gangsched.core.framework.status import Code, Status
+from gangsched.core.queueing.kept_from import kept_from
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.cluster_events import Change, ClusterChange
@@ -383,11 +384,8 @@ class ClaimedInLimits:
         """What a group that starts now must leave within limits: to preempting units whose room on nodes it
         must leave as well and, with by_claims, to claims."""
         parts = self._by_preemption(group)
-        shared = self._shared
-        claims, walltimes, now_s = shared.queue.claims, shared.walltimes, shared.now_s
-        if by_claims and claims is not None and (standing := self.standing()):
-            lasts_s = math.inf if walltimes is None else walltimes.walltime(group).seconds
-            found = claims.holding_up([group], now_s, now_s + lasts_s, among=standing)
+        if by_claims and (standing := self.standing()):
+            found = kept_from(self._shared, [group], self._shared.now_s, among=standing).claims
             parts += [self._kept[claim.serial] for claim in sorted(found, key=lambda one: one.start_s)]
         return _jointly(parts)
 

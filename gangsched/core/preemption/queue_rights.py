@@ -19,7 +19,7 @@ above and other schedulers' pods go by priority alone.
 Likewise for room kept for a promised start: a unit within its queue's guarantee may take it, if the pods that
 it is kept for would borrow it.
 
-Called by plugins.fairness; asked by core.preemption.victims and core.kept.kept_from.
+Called by plugins.fairness; asked by core.preemption.victims and core.kept.kept.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import DEVICES, Profile
 from gangsched.core.framework.queueing_points import AdmitPlugin
 from gangsched.core.preemption.victims import may_preempt, priority_of
+from gangsched.core.queueing.kept_from import kept_from
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.state.early_turns import Cures
 from gangsched.core.state.enough import Enough, Sums
@@ -261,10 +262,10 @@ class _Cures:
             self._answers[key] = any(profile.cures(one, group.rejected_by, view) for one in self._changes)
         return self._answers[key]
 
-    def _kept_from(self, profile: Profile, group: Group) -> list[StartClaim]:
+    def _kept_from(self, profile: Profile, group: Group) -> Sequence[StartClaim]:
         """Returns the claims on changed nodes to which the group yields if it starts now. None for a group
         with a claim or with groups that start with it, nor where queues have rights to what is kept
-        (core.kept.kept_from): those groups are woken by all room that would do for them."""
+        (core.kept.kept): those groups are woken by all room that would do for them."""
         shared, claims = self._shared, self._shared.queue.claims
         if not self._claims or claims is None or shared.walltimes is None:
             return []
@@ -272,8 +273,7 @@ class _Cures:
             return []
         if shared.queue_view is not None and profile.admit_plugins:
             return []
-        until_s = shared.now_s + shared.walltimes.walltime(group).seconds
-        return claims.holding_up([group], shared.now_s, until_s, self._claims)
+        return kept_from(shared, [group], shared.now_s, among=self._claims).claims
 
     def _less(self, serials: tuple[int, ...], kept: Sequence[StartClaim]) -> ClusterView:
         known = self._beside.get(serials)
