@@ -1,6 +1,6 @@
 """Overdue: what is done at deadlines that have passed, as a declared list.
 
-Each deadline is kept by the class that set it, all in one heap (core.state.timers). Not here: the work at
+All deadlines are in one heap (core.state.timers), by kind; each kind is in one row. Not here: the work at
 each (the rooms), and the phases that follow in the same turn (core.turn). Called by core.scheduler.
 """
 
@@ -15,6 +15,7 @@ from gangsched.core.dirty import Mark, Watch
 from gangsched.core.groups.extenders import Extenders
 from gangsched.core.parts import SchedulerParts
 from gangsched.core.state.state import PRE_ENQUEUE, READ_GONE
+from gangsched.core.state.timers import DeadlineKind
 from gangsched.core.steps import Steps, name_of
 from gangsched.core.types.group import NEVER_S, Group, GroupState
 
@@ -24,9 +25,11 @@ _GROUPS, _CHANGES, _LINE, _DEADLINES, _EFFECTS = (
 
 
 class Deadline(NamedTuple):
-    """Work that is due at a time. do: finds it, for one group where there are `groups`, which are due."""
+    """Work that is due at a time. kinds: its deadlines (core.state.timers). do: finds the work, for one group
+    where there are `groups`, which are due."""
 
     name: str
+    kinds: tuple[DeadlineKind, ...]
     when: str
     does: str
     marks: tuple[Mark, ...]
@@ -128,6 +131,7 @@ class Overdue:
 DEADLINES: tuple[Deadline, ...] = (
     Deadline(
         "pods",
+        (DeadlineKind.RETRY,),
         "a pause after a failed try is over; a pod's PreEnqueue is to be asked again",
         "sends the bind again, asks the plugin, or reads a pod that the server has reported gone",
         (_GROUPS, _CHANGES, _LINE, _DEADLINES, _EFFECTS),
@@ -135,6 +139,7 @@ DEADLINES: tuple[Deadline, ...] = (
     ),
     Deadline(
         "half bound",
+        (DeadlineKind.HALF_BOUND,),
         "a gang bound in part is not whole after `settleSeconds`",
         "unwinds it, or waits a second more for answers to its binds",
         (_GROUPS, _CHANGES, _LINE, _DEADLINES, _EFFECTS),
@@ -143,6 +148,7 @@ DEADLINES: tuple[Deadline, ...] = (
     ),
     Deadline(
         "states",
+        (DeadlineKind.STATE,),
         "a backoff is over, an unschedulable group is flushed, an incomplete one reported; a wait in Permit,"
         " for victims or for extenders is over; an eviction is repeated",
         "moves the group on",
@@ -152,6 +158,7 @@ DEADLINES: tuple[Deadline, ...] = (
     ),
     Deadline(
         "claims",
+        (DeadlineKind.CLAIM,),
         "a claim is due, or was not checked for a while",
         "has its group tried again",
         (_LINE, _DEADLINES),
@@ -159,6 +166,7 @@ DEADLINES: tuple[Deadline, ...] = (
     ),
     Deadline(
         "foreign nominations",
+        (DeadlineKind.FOREIGN_NOMINATION,),
         "another scheduler has nominated a node for its pod long ago",
         "keeps the room no longer",
         (_CHANGES, _DEADLINES),
@@ -166,6 +174,7 @@ DEADLINES: tuple[Deadline, ...] = (
     ),
     Deadline(
         "device repairs",
+        (DeadlineKind.ANNOTATION, DeadlineKind.UNUSABLE_DEVICES, DeadlineKind.ENDED_POD),
         "a pod's annotation is not what kubelet gave it, or its devices are of no use to it",
         "corrects the annotation, or evicts the pod",
         (_DEADLINES, _EFFECTS),
@@ -173,6 +182,7 @@ DEADLINES: tuple[Deadline, ...] = (
     ),
     Deadline(
         "failed devices",
+        (DeadlineKind.FAILED_DEVICES,),
         "the grace period of a failed device is over",
         "evicts the pod or its gang, as configured",
         (_CHANGES, _LINE, _DEADLINES, _EFFECTS),
@@ -180,6 +190,7 @@ DEADLINES: tuple[Deadline, ...] = (
     ),
     Deadline(
         "refusals",
+        (DeadlineKind.REFUSALS,),
         "a gang has gathered twice as long as when it was last asked about",
         "asks why its controller creates no more pods",
         (_DEADLINES, _EFFECTS),
@@ -187,6 +198,7 @@ DEADLINES: tuple[Deadline, ...] = (
     ),
     Deadline(
         "lost members",
+        (DeadlineKind.LOST_MEMBERS,),
         "a gang that lost members has not recovered in `recoverWithinSeconds`",
         "evicts the rest",
         (_CHANGES, _LINE, _DEADLINES, _EFFECTS),
@@ -194,6 +206,7 @@ DEADLINES: tuple[Deadline, ...] = (
     ),
     Deadline(
         "prepared units",
+        (DeadlineKind.PREPARED_UNIT,),
         "kubelet has not admitted, in `settleSeconds`, the pods that a prepared unit waits for",
         "gives the unit up",
         (_GROUPS, _CHANGES, _EFFECTS),
@@ -201,6 +214,7 @@ DEADLINES: tuple[Deadline, ...] = (
     ),
     Deadline(
         "held members",
+        (DeadlineKind.HELD_MEMBERS,),
         "kubelet has not admitted, in half of that, the members before them",
         "gives them up",
         (_GROUPS, _EFFECTS),
@@ -208,6 +222,7 @@ DEADLINES: tuple[Deadline, ...] = (
     ),
     Deadline(
         "walltimes",
+        (DeadlineKind.WALLTIME,),
         "half a minute ago a group's walltime was over, with `onOverrun: evict`",
         "evicts the group",
         (_CHANGES, _LINE, _DEADLINES, _EFFECTS),

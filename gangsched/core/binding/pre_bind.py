@@ -25,7 +25,7 @@ from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.state.bind_table import BindCause, move_binds
 from gangsched.core.state.pending_hooks import PRE_BIND, HookCall
 from gangsched.core.state.state import SharedState
-from gangsched.core.state.timers import Deadlines
+from gangsched.core.state.timers import DeadlineKind, Deadlines
 from gangsched.core.types.group import NEVER_S, BindState, Group, MemberState, PodInfo
 from gangsched.core.types.needed import templates_of
 from gangsched.model.events import HookAnswered
@@ -59,7 +59,7 @@ class PreBind:
         self._staggered = staggered
         self._sender = sender
         self._units: dict[GroupKey, _Unit] = {}
-        self._until_s: Deadlines[_Unit] = Deadlines(shared.timers)
+        self._until_s: Deadlines[_Unit] = Deadlines(shared.timers, DeadlineKind.PREPARED_UNIT)
         """When a unit that waits only for its turn is given up; NEVER_S: it does not wait."""
 
     def begin(self, unit: Sequence[tuple[Group, Sequence[PodInfo]]]) -> bool:

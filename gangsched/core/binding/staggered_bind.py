@@ -21,7 +21,7 @@ from gangsched.core.binding.bind_sender import BindSender
 from gangsched.core.binding.reservation_checks import reservation_lost
 from gangsched.core.state.bind_table import BindCause, move_bind
 from gangsched.core.state.state import SharedState
-from gangsched.core.state.timers import Deadlines
+from gangsched.core.state.timers import DeadlineKind, Deadlines
 from gangsched.core.types.group import BindState, Group, MemberState, PodInfo
 from gangsched.model.pod_group import GroupKey
 
@@ -38,7 +38,7 @@ class StaggeredBind:
         self._shared = shared
         self._conflicts = conflicts
         self._sender = sender
-        self._until_s: Deadlines[GroupKey] = Deadlines(shared.timers)
+        self._until_s: Deadlines[GroupKey] = Deadlines(shared.timers, DeadlineKind.HELD_MEMBERS)
 
     def may_leave(self, group: Group, members: Sequence[PodInfo]) -> Sequence[PodInfo]:
         """Returns the members whose binds may leave now; the others are held."""

@@ -24,7 +24,7 @@ from gangsched.core.binding.reservation_checks import reservation_broken
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.requeue_order import name_of
 from gangsched.core.state.state import SharedState
-from gangsched.core.state.timers import Deadlines
+from gangsched.core.state.timers import DeadlineKind, Deadlines
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, PodInfo
 from gangsched.model.device_labels import inventory_text
 from gangsched.model.events import EvictionFailed
@@ -89,7 +89,7 @@ class DeviceHealth:
         self._changed: dict[str, None] = {}
         self._acted_s = binder.records.device_evictions
         self.failing: dict[str, _Failure] = {}
-        self._due: Deadlines[str] = Deadlines(shared.timers)
+        self._due: Deadlines[str] = Deadlines(shared.timers, DeadlineKind.FAILED_DEVICES)
         """By UID: when to act on a failure; NEVER_S: no action is due."""
 
     # -- events ----------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from gangsched.core.device_audit.reported_devices import (
 )
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
-from gangsched.core.state.timers import Deadlines
+from gangsched.core.state.timers import DeadlineKind, Deadlines
 from gangsched.core.types.group import NEVER_S, ON_ITS_WAY, MemberState, PodInfo
 from gangsched.core.types.states import ENDED
 from gangsched.errors import ParseError
@@ -77,11 +77,11 @@ class DriftAudit:
         self._unread: dict[str, str] = {}
         self._nodes: dict[str, None] = {}
         self.drifts: dict[str, Drift] = {}
-        self.due: Deadlines[str] = Deadlines(shared.timers)
+        self.due: Deadlines[str] = Deadlines(shared.timers, DeadlineKind.ANNOTATION)
         """By UID: when to correct the annotations next; NEVER_S: only after another event."""
         self.unusable: dict[str, str] = {}
         """By UID: why a pod cannot use its devices, which corrected annotations do not change."""
-        self._evict_s: Deadlines[str] = Deadlines(shared.timers)
+        self._evict_s: Deadlines[str] = Deadlines(shared.timers, DeadlineKind.UNUSABLE_DEVICES)
         """By UID: when such a pod is evicted next."""
         self._ended_pods = EndedPods(shared)
 

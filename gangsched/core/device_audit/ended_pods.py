@@ -19,7 +19,7 @@ from gangsched.core.device_audit.reported_devices import (
     listing_patch,
 )
 from gangsched.core.state.state import SharedState
-from gangsched.core.state.timers import Deadlines
+from gangsched.core.state.timers import DeadlineKind, Deadlines
 from gangsched.core.types.group import NEVER_S, PodInfo
 from gangsched.core.types.states import ENDED
 from gangsched.model.device_labels import allocation_of
@@ -45,7 +45,7 @@ class EndedPods:
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared
         self.pods: dict[str, EndedPod] = {}
-        self._due: Deadlines[str] = Deadlines(shared.timers)
+        self._due: Deadlines[str] = Deadlines(shared.timers, DeadlineKind.ENDED_POD)
         """When to check each next; NEVER_S: only after another event."""
 
     def compare(self, name: str, report: DeviceReport) -> list[tuple[PodInfo, str]]:

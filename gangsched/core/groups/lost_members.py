@@ -15,7 +15,7 @@ from gangsched.core.binding.binder import Binder
 from gangsched.core.binding.start_records import LOST_MEMBERS
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
-from gangsched.core.state.timers import Deadlines
+from gangsched.core.state.timers import DeadlineKind, Deadlines
 from gangsched.core.types.group import Group
 from gangsched.core.types.lost_members import lacks, runs_enough
 from gangsched.model.pod_group import GroupKey
@@ -28,7 +28,7 @@ class LostMembers:
         self._shared = shared
         self._reporter = reporter
         self._binder = binder
-        self._due: Deadlines[GroupKey] = Deadlines(shared.timers)
+        self._due: Deadlines[GroupKey] = Deadlines(shared.timers, DeadlineKind.LOST_MEMBERS)
 
     def report(self, group: Group) -> None:
         """Tells what has changed. Called for every group that was reconsidered and has started, or had."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from itertools import islice
 
 from gangsched.core.state.state import SharedState
-from gangsched.core.state.timers import Deadlines
+from gangsched.core.state.timers import DeadlineKind, Deadlines
 from gangsched.core.types.group import Group, GroupState
 from gangsched.model.effects import ReadRefusals
 from gangsched.model.events import RefusalsRead
@@ -34,7 +34,7 @@ class Refusals:
         self._shared = shared
         self._refusals: dict[GroupKey, dict[str, str]] = {}
         """Group -> "Kind name" of a controller -> its refusal."""
-        self._due: Deadlines[GroupKey] = Deadlines(shared.timers)
+        self._due: Deadlines[GroupKey] = Deadlines(shared.timers, DeadlineKind.REFUSALS)
 
     def sentence(self, group: Group) -> str:
         """The refusals as a sentence without a full stop; "" if none is known."""

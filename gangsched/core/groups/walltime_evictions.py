@@ -24,7 +24,7 @@ from gangsched.core.preemption.victims import is_leaving
 from gangsched.core.queueing.ends import STATED
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
-from gangsched.core.state.timers import Deadlines
+from gangsched.core.state.timers import DeadlineKind, Deadlines
 from gangsched.core.types.group import BOUND, NEVER_S, Group, GroupState
 from gangsched.model.pod_group import GroupKey
 
@@ -42,7 +42,7 @@ class WalltimeEvictions:
         self._attempts = attempts
         self._settings: Settings | None = None
         """As of the last turn."""
-        self._due: Deadlines[GroupKey] = Deadlines(shared.timers)
+        self._due: Deadlines[GroupKey] = Deadlines(shared.timers, DeadlineKind.WALLTIME)
         self._stay: WeakKeyDictionary[Group, float] = WeakKeyDictionary()
         """Groups that may not be evicted, with the end reported for each."""
 

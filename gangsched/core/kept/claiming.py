@@ -27,9 +27,10 @@ from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.idle import IdleOfQueues
 from gangsched.core.queueing.needs import open_to
 from gangsched.core.state.state import SharedState
+from gangsched.core.state.timers import DeadlineKind
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.claim import Blocker, StartClaim
-from gangsched.core.types.group import NEVER_S, Group, PodInfo
+from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.units import Units
 from gangsched.model.effects import START_PROMISED
 
@@ -250,19 +251,14 @@ class Claiming:
         """Has the groups of claims that are due tried again."""
         self._n_inputs = -1
         now_s = self._shared.now_s
-        for claim in self._shared.timers.take(self, now_s):
+        for claim in self._shared.timers.take(DeadlineKind.CLAIM, now_s):
             self._check_at(claim, max(now_s + _CHECK_EVERY_S, claim.start_s + 1.0))
             self._shared.queue.wake(claim.unit[0], Cause.CURED, now_s)
-
-    def due_s(self, key: StartClaim) -> float:
-        """When the claim is checked next; NEVER_S if it no longer exists (core.state.timers)."""
-        claims = self._claims
-        return key.look_s if claims is not None and claims.claim(key.unit[0]) is key else NEVER_S
 
     def _check_at(self, claim: StartClaim, when_s: float) -> None:
         if when_s != claim.look_s:
             claim.look_s = when_s
-            self._shared.timers.push(when_s, self, claim)
+            self._shared.timers.push(when_s, DeadlineKind.CLAIM, claim)
 
     # -- one claim ---------------------------------------------------------------------------------------
 

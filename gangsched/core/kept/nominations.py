@@ -30,7 +30,7 @@ from gangsched.core.kept.eviction_rounds import EvictionRounds
 from gangsched.core.preemption.victims import is_leaving
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
-from gangsched.core.state.timers import Deadlines
+from gangsched.core.state.timers import DeadlineKind, Deadlines
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import NEVER_S, Group, MemberState, PodInfo, Preemption
@@ -379,7 +379,7 @@ class ForeignNominations:
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared
         self._since_s: dict[str, float] = {}
-        self._until_s: Deadlines[str] = Deadlines(shared.timers)
+        self._until_s: Deadlines[str] = Deadlines(shared.timers, DeadlineKind.FOREIGN_NOMINATION)
         self._void: dict[str, str] = {}
         """UID -> the node that is no longer kept for the pod."""
 

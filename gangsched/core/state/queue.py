@@ -21,7 +21,7 @@ from gangsched.core.state.early_turns import Cures, EarlyTurns
 from gangsched.core.state.heap_order import in_order
 from gangsched.core.state.lanes import Lanes
 from gangsched.core.state.queue_order import QueueOrder
-from gangsched.core.state.timers import Timers
+from gangsched.core.state.timers import DeadlineKind, Timers
 from gangsched.core.state.transitions import Cause, move
 from gangsched.core.types.clock import Clock
 from gangsched.core.types.cluster_events import ClusterChange
@@ -146,7 +146,7 @@ class SchedulingQueue:
         """Puts each group where its state says, whatever a step that failed halfway left behind."""
         self._active, self._unschedulable, self._waiting, self._missed = [], {}, {}, {}
         self._one_line = BackingOff()
-        self._timers.forget(self)
+        self._timers.forget(DeadlineKind.STATE)
         self._n_active = 0
         if self.lanes is not None:
             self.lanes.clear()
@@ -301,11 +301,7 @@ class SchedulingQueue:
     def set_deadline(self, group: Group, deadline_s: float) -> None:
         """Sets when the group's present state times out; replaces an earlier deadline."""
         group.deadline_s = deadline_s
-        self._timers.push(deadline_s, self, group)
-
-    def due_s(self, group: Group) -> float:
-        """Returns when the group's state times out."""
-        return NEVER_S if group.state is GroupState.DELETED else group.deadline_s
+        self._timers.push(deadline_s, DeadlineKind.STATE, group)
 
     def due(self, now_s: float) -> list[Group]:
         """Returns groups whose deadline has passed, earliest first; each is returned once.
@@ -315,7 +311,7 @@ class SchedulingQueue:
         the idea: kube-scheduler `backend/queue/backoff_queue.go`, where groups that leave backoff within the
         same second go by their order.
         """
-        groups = list(dict.fromkeys(self._timers.take(self, now_s)))
+        groups = list(dict.fromkeys(self._timers.take(DeadlineKind.STATE, now_s)))
         if self.lanes is not None and any(group.state is GroupState.BACKOFF for group in groups):
             groups += self._over_too(now_s + self._initial_backoff_s * _TOGETHER)
         for group in groups:
@@ -325,7 +321,7 @@ class SchedulingQueue:
     def _over_too(self, until_s: float) -> list[Group]:
         """Removes and returns groups whose backoff ends by then."""
         found = []
-        for group in dict.fromkeys(self._timers.take(self, until_s)):
+        for group in dict.fromkeys(self._timers.take(DeadlineKind.STATE, until_s)):
             if group.state is GroupState.BACKOFF:
                 found.append(group)
             else:

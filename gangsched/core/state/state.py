@@ -35,7 +35,7 @@ from gangsched.core.state.queue import SchedulingQueue
 from gangsched.core.state.queue_order import QueueOrder
 from gangsched.core.state.requeue_order import RequeueOrder
 from gangsched.core.state.start_together import StartTogether
-from gangsched.core.state.timers import Deadlines, Retries, Timers
+from gangsched.core.state.timers import DeadlineKind, Deadlines, Retries, Timers
 from gangsched.core.state.transitions import Cause
 from gangsched.core.state.waking import Waking
 from gangsched.core.types.clock import Clock
@@ -94,7 +94,7 @@ class SharedState:
         self.changes: list[ClusterChange] = []
         self.marked_groups: dict[GroupKey, Group] = {}
         self.timers = Timers()
-        self.settle_by_s: Deadlines[GroupKey] = Deadlines(self.timers)
+        self.settle_by_s: Deadlines[GroupKey] = Deadlines(self.timers, DeadlineKind.HALF_BOUND)
         """Half-bound groups, and when each is unwound unless it is whole by then."""
         self.retries = Retries(self.timers)
         """Binds to be sent again, and PreEnqueue to be called again."""
@@ -211,6 +211,7 @@ class SharedState:
         """Keeps its counts while `queueing` is in effect."""
         if own is None or self.ends is None or self.ends_now is None:
             self.queue.bypasses = self.queue.claims = None
+            self.timers.claims = {}
             return
         order, view = self.queue.order, self.queue_view
         tree = None if self.queue_book is None else self.queue_book.tree
@@ -220,10 +221,11 @@ class SharedState:
         else:
             self.queue.bypasses.configure(own, order, tree, view, self.now_s)
         if own.mode == SHADOW:
-            self.queue.claims = None
+            self.queue.claims, self.timers.claims = None, {}
             self.queue.bypasses.count_claimed(())
         elif self.queue.claims is None:
             self.queue.claims = Claims(self.cache, self.clock, self.ends_now)
+            self.timers.claims = self.queue.claims.by_key
             self.queue.bypasses.count_claimed(self.queue.claims.by_key)
         if self.queue.claims is not None:
             self.queue.claims.configure(own, self.now_s)
