@@ -25,7 +25,6 @@ from gangsched.core.groups.failed_searches import FailedSearches, later
 from gangsched.core.groups.placer import Placer
 from gangsched.core.kept.kept import Kept
 from gangsched.core.kept.nominations import Nominations, would_take
-from gangsched.core.kept.overrun import past_walltime
 from gangsched.core.preemption.by_domain import run_post_filter_by_domain
 from gangsched.core.preemption.victims import is_leaving, priority_of
 from gangsched.core.state.state import SharedState
@@ -99,16 +98,14 @@ class MakingRoom:
         allowed = shared.settings.allow_eviction or shared.settings.tells_victims
         if error.code is Code.UNRESOLVABLE or not allowed:
             return error
-        overrun = None
-        if shared.queue.claims and lacks is None:
-            overrun = past_walltime(shared, unit, self._units.demands(unit), self._placer)
+        overrun = self._kept.past_walltime(unit, self._placer) if lacks is None else None
         if overrun is not None:
             shared.count("overrun_victims", len(overrun.victims))
             self._nominations.promise(unit, overrun, error, whose=PAST_WALLTIME)
             return None
         if not profile.post_filters:
             return error
-        if self._kept.claiming.is_due(unit):
+        if self._kept.starts_soon(unit):
             return error
         if pause := self._rounds.pause(unit[0]):
             return replace(error, message=f"{error.message} {pause}", code=Code.UNSCHEDULABLE)

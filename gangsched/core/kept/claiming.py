@@ -185,7 +185,7 @@ class Claiming:
                 bypasses.no_claim(group, self._shared.now_s)
         return ""
 
-    def is_due(self, unit: Sequence[Group]) -> bool:
+    def starts_soon(self, unit: Sequence[Group]) -> bool:
         """Whether the unit's claim starts so soon that preemption is not worth it, and is not late."""
         claim = self._claims.own(unit) if self._claims is not None else None
         return claim is not None and abs(claim.start_s - self._shared.now_s) < _SOON_S

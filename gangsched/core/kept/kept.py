@@ -23,13 +23,14 @@ from collections.abc import Iterator, Sequence
 
 from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.framework.eviction_rule import TakesKeptRoom
-from gangsched.core.framework.plan import FitError, Plan, Shortage
+from gangsched.core.framework.plan import FitError, Plan, PostFilterResult, Shortage
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.status import Status
 from gangsched.core.framework.supports import serves
 from gangsched.core.kept.claim_reports import ClaimReports
 from gangsched.core.kept.claiming import Claiming
 from gangsched.core.kept.limits import KeptInLimits
+from gangsched.core.kept.overrun import Places, past_walltime
 from gangsched.core.queueing.kept_from import KeptFrom, kept_from, walltime_s
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
@@ -73,6 +74,17 @@ class Kept:
         if claims is None or not claims.by_key:
             return []
         return claims.yielding(unit, now_s, now_s + walltime_s(self._shared, unit))
+
+    def starts_soon(self, unit: Sequence[Group]) -> bool:
+        """Whether the unit's own claim starts so soon that preemption is not worth it, and is not late."""
+        return self.claiming.starts_soon(unit)
+
+    def past_walltime(self, unit: list[Group], placer: Places) -> PostFilterResult | None:
+        """The pods past their stated walltime to evict so that the unit, which has a claim, can start; None:
+        it has none, or no choice would help. Raises: PluginError."""
+        if not self._shared.queue.claims:
+            return None
+        return past_walltime(self._shared, unit, self._units.demands(unit), placer)
 
     # -- what becomes of units -----------------------------------------------------------------------------
 

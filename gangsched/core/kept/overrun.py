@@ -4,7 +4,7 @@ A group is evicted no earlier than half a minute after its stated end, and only 
 start, at once or when pods already being deleted are gone. Of several choices the one that spares most groups
 is taken. A gang is evicted as a whole, unless some of its pods began later, are not past their end, and
 suffice without the rest. Not here: the eviction (core.kept.nominations), claims (core.kept.claiming).
-Called by core.groups.making_room and core.kept.claiming.
+Called by core.kept.kept and core.kept.claiming.
 """
 
 from __future__ import annotations
