@@ -78,14 +78,6 @@ class Unreachable(ApiError):
     """There was no connection, or it ended before the answer began."""
 
 
-def says_namespace_goes(message: str) -> bool:
-    """Whether the API server refuses to create something because the namespace is being deleted.
-
-    Its code and reason are those of a missing right. Source: plugin/pkg/admission/namespace/lifecycle.
-    """
-    return "because it is being terminated" in message
-
-
 class InvariantError(GangschedError):
     """An invariant of the core is broken: a bug of ours. `story`: the events that led there, oldest first."""
 

@@ -51,6 +51,7 @@ from gangsched.model.device_labels import (
 )
 from gangsched.model.devices import INVENTORY_KEY, MAX_DEVICES, inventory_annotation, parse_devices
 from gangsched.model.events import Event
+from gangsched.model.server_refusals import says_right_is_missing
 
 # A flickering device causes no more than one write in this time.
 WRITE_APART_S = 1.0
@@ -392,7 +393,7 @@ class InventoryReporter:
 def explained(error: ApiError, doing: Literal["read", "write"], node: str) -> str:
     """A failure in one line, with the cure if it is known."""
     verb = "get" if doing == "read" else "patch"
-    if error.code == 403 and f"cannot {verb}" in error.message:  # and not an admission policy's refusal
+    if error.code == 403 and says_right_is_missing(error.message, verb):
         cure = f"the verb is {verb} on nodes, as deploy/agent/rbac.yaml grants it"
         return f"no right to {doing} the node; {cure}: {error}"
     if error.code == 404:

@@ -142,7 +142,7 @@ class Containment:
         return True
 
     def pod_failed(self, uid: str, where: str, error: Exception) -> None:
-        message = self._faults.tell(where, uid, error)
+        message = _left_out(self._faults.tell(where, uid, error))
         info = self._shared.cache.pods.get(uid)
         if info is not None:
             self._pods.refuse(uid, info.pod, message)
@@ -151,7 +151,7 @@ class Containment:
 
     def _refuse_event(self, event: Any, error: Exception) -> None:
         where, about = type(event).__name__, _about(event)
-        message = self._faults.tell(where, about, error)
+        message = _left_out(self._faults.tell(where, about, error))
         self._shared.count(f"objects_refused/{_kind_of(event)}")
         try:
             self._refuse(event, message, error)
@@ -238,7 +238,7 @@ class Containment:
 
     def group_failed(self, group: Group, where: str, error: Exception) -> None:
         """Makes the group, and those tried with it, release what they can and back off."""
-        message = self._faults.tell(where, str(group.key), error).partition("; it is left")[0]
+        message = self._faults.tell(where, str(group.key), error)
         self.not_before_s = self._shared.now_s + _PAUSE_S  # the step may have been a deadline's
         try:
             together = [g for g in self._shared.siblings(group).values() if g.state in _WERE_TRIED]
@@ -317,3 +317,8 @@ def _about(event: Any) -> str:
 def _kind_of(event: Any) -> str:
     kinds = (("pod", "Pod"), ("node", "Node"), ("item", "PodGroup"), ("owner", "Owner"))
     return next((kind for name, kind in kinds if hasattr(event, name)), getattr(event, "kind", "Pod"))
+
+
+def _left_out(fault: str) -> str:
+    """What is told of an object that is treated as absent for a fault of ours."""
+    return f"{fault}; it is left out until it changes"

@@ -31,8 +31,10 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.ended import End, end_of
 from gangsched.core.types.group import NEVER_S, BindState, Group, GroupState, MemberState
 from gangsched.core.types.states import NOT_QUEUED
+from gangsched.core.why import PerhapsMisspelt
 from gangsched.model.printable import clean as in_full
 from gangsched.model.printable import clean_for, marked, sentence, several
+from gangsched.model.server_refusals import says_quota_is_exceeded
 
 _MAX_NAMED = 3
 _CORRECT_ONE = "Correct what the answer names, in the pods or in the group's object."
@@ -84,19 +86,31 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     waits_for_ends: bool = False
 
 
+def finding(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | None = None) -> Found:
+    """Finds why the group does not run now. ago_s: as in explain."""
+    try:
+        return _found(scheduler, group, now_s, ago_s)
+    except PluginError as error:
+        return Found(f"{error}.")
+
+
 def explain(
-    scheduler: Scheduler, group: Group, now_s: float, *, ago_s: float | None = None, to_tenant: bool = False
+    scheduler: Scheduler,
+    group: Group,
+    now_s: float,
+    *,
+    ago_s: float | None = None,
+    to_tenant: bool = False,
+    found: Found | None = None,
 ) -> Explanation:
     """Explains why the group does not run now.
 
     ago_s: added to the core's clock, gives Unix time; None: times of day are left out. to_tenant: for a
     reader who may read the group's namespace alone: other namespaces' objects are counted, not named.
+    found: what keeps it from running, if that is known already.
     """
     clean: Callable[[str], str] = partial(clean_for, group.key.namespace) if to_tenant else in_full
-    try:
-        found = _found(scheduler, group, now_s, ago_s)
-    except PluginError as error:
-        found = Found(f"{error}.")
+    found = found or finding(scheduler, group, now_s, ago_s)
     position, n_waiting = _position(scheduler, group)
     view = view_group(group)
     return Explanation(
@@ -106,7 +120,7 @@ def explain(
         state=view.state.value,
         answer=clean(found.answer),
         cures=tuple(clean(cure) for cure in (*found.cures, *without_effect(scheduler, group))),
-        told=clean(group.problem or group.message),
+        told=clean(str(group.problem) or group.message),
         position=position,
         n_waiting=n_waiting,
         state_s=round(now_s - view.since_s, 3),
@@ -137,10 +151,9 @@ def without_effect(scheduler: Scheduler, group: Group) -> Iterator[str]:
     walltimes = scheduler.shared.walltimes or Walltimes(QueueingSettings())
     for problem in walltimes.walltime(group).problems[:1]:
         yield f"Correct its walltime, which counts as not stated: {problem}."
-    for text in scheduler.group_specs.ignored_of(group):
-        if text.partition(": ")[2] in group.problem:  # the answer has it
-            continue
-        yield f"Correct what is ignored: {text}{'' if text.endswith('?') else '.'}"
+    for about, what in scheduler.group_specs.ignored_of(group):
+        if not (isinstance(group.problem, PerhapsMisspelt) and group.problem.ignored == what):
+            yield f"Correct what is ignored: {about}: {what}{'' if what.endswith('?') else '.'}"
 
 
 def _position(scheduler: Scheduler, group: Group) -> tuple[int, int]:
@@ -163,7 +176,7 @@ def _found(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | None
             )
         case _ if group.problem:
             return Found(
-                f"It cannot be scheduled as it is written: {sentence(group.problem)}",
+                f"It cannot be scheduled as it is written: {sentence(str(group.problem))}",
                 (_CORRECT_ONE if len(group.stated) <= 1 else _CORRECT_ALL,),
             )
         case GroupState.GATED:
@@ -252,7 +265,7 @@ def _gathering(scheduler: Scheduler, group: Group) -> Found:
 def _refused(message: str) -> str:
     """What to do about pods that the API server refused."""
     again = "the controller tries again by itself"
-    if "exceeded quota" in message:
+    if says_quota_is_exceeded(message):
         return f"Raise the ResourceQuota that is named, end what uses it, or ask for less; {again}."
     return f"Fix what the refusal names; {again}."
 

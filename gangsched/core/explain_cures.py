@@ -23,7 +23,7 @@ from gangsched.core.cycle.shortage import (
 from gangsched.core.framework.plan import TOPOLOGY, FitError, Shortage
 from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.group import Group
-from gangsched.model.foreign_shares import NOT_YET
+from gangsched.core.why import DevicesOff, FilterOff, NotDoneYet, is_about
 from gangsched.model.printable import marked, sentence, several
 from gangsched.model.resources import amount_text
 from gangsched.model.topology import TOPOLOGY_KEY
@@ -66,8 +66,8 @@ _COMPARE = "Compare what the pods ask of nodes (nodeSelector, affinity, tolerati
 
 def why_refused(error: FitError) -> str:
     """Why a plugin or a rule refused the group before any node was looked at."""
-    is_written = any(plugin == GANG for plugin, _ in error.rejected_by) and NOT_YET not in error.message
-    text = sentence(error.message)
+    by_rule = any(plugin == GANG for plugin, _ in error.rejected_by)
+    is_written, text = by_rule and not is_about(error.why, NotDoneYet), sentence(error.message)
     return f"It cannot be scheduled as it is written: {text}" if is_written else text
 
 
@@ -79,8 +79,8 @@ def refused(error: FitError, view: NodeQueries) -> Iterator[str]:
         required = [level.key for level in (definition.topology if definition else ()) if level.required]
         yield _LABEL_NODES if unknown_label(required, view) else _MAKE_ROOM_BESIDE
     elif GANG in names:
-        is_off = "the filter " in error.message or "the plugin " in error.message
-        yield _ENABLE if is_off else _NOT_YET if NOT_YET in error.message else _CORRECT
+        is_off = is_about(error.why, FilterOff, DevicesOff)
+        yield _ENABLE if is_off else _NOT_YET if is_about(error.why, NotDoneYet) else _CORRECT
     else:
         yield next((_OF_REFUSAL[name] for name in names if name in _OF_REFUSAL), _SEE)
 
@@ -89,7 +89,7 @@ def cures(short: Shortage, group: Group, waiting: Iterable[Group], found: Sequen
     """Cures for a group that does not fit, the most certain first. found: the resources that are short."""
     if not short.trial.n_nodes:
         yield "Add nodes."
-    elif (names := [*near_names(short)]) and all(NOT_YET in name for name in names):
+    elif (names := [*near_names(short)]) and all(isinstance(name, NotDoneYet) for name in names):
         yield _NOT_YET
     elif names:
         yield "Correct what is named in the pods' template, or give the nodes what it asks for."

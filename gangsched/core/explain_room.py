@@ -32,6 +32,7 @@ from gangsched.core.state.transitions import Cause
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState
 from gangsched.core.types.needed import needed_first
+from gangsched.core.why import together
 from gangsched.model.printable import clean, marked, several
 from gangsched.model.resources import amount_text
 
@@ -40,7 +41,7 @@ _MAX_NAMED = 3
 _MAX_REASONS = 12
 _DAY_S = 86_400
 FITS = "It would fit as things are now"
-HAS_ROOM = "There is room for it now"
+_HAS_ROOM = "There is room for it now"
 _FILL = (
     "State a walltime (the annotation gangsched.io/walltime) if it ends before that start: then it may run"
     " there until then.",
@@ -78,6 +79,10 @@ class Found(msgspec.Struct):
     owed: Owed | None = None
     waits_for_ends: bool = False
     """Whether it may start when pods that run now have ended."""
+    waits_for_turn: bool = False
+    """Whether it would fit, and waits for its turn alone."""
+    pauses: bool = False
+    """Whether there is room for it and its set, and it pauses after a failed attempt."""
 
 
 def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | None) -> Found:
@@ -126,7 +131,7 @@ def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | N
     walltimes = scheduler.shared.walltimes or Walltimes(QueueingSettings())
     ends = ExpectedEnds().sentences(short, walltimes, None, partial(latest_end, scheduler.shared))
     return Found(
-        begin + " ".join((_headline(short, group, found), *sentences, *kept, *ends)),
+        begin + str(together(_headline(short, group, found), *sentences, *kept, *ends)),
         (*first, *_FILL[: len(kept)], *cures(short, group, waiting, found), *_stays(scheduler, group)),
         _reasons(short),
         tuple(_near(scheduler, short, found)),
@@ -186,13 +191,13 @@ def _fits(group: Group, begin: str, again: str, missing: tuple[str, ...]) -> Fou
     """The answer when there is room: it waits for another reason. missing: the cure, if groups of its set
     are not all there."""
     if missing:
-        return Found(f"{begin}{HAS_ROOM}.", missing, then=again)
+        return Found(f"{begin}{_HAS_ROOM}.", missing, then=again)
     last = f" The last attempt said: {group.message.rstrip('.')}." if group.message else ""
     if group.state is GroupState.ACTIVE:
-        return Found(f"{begin}{FITS}; it waits for its turn.{last}", then=again)
+        return Found(f"{begin}{FITS}; it waits for its turn.{last}", then=again, waits_for_turn=not begin)
     todo = ("Fix what the last attempt failed on: nothing else is in its way now.",) if last else ()
-    begin += f"{HAS_ROOM}; it pauses after a failed attempt."
-    return Found(begin + last, todo, then=again)
+    begin += f"{_HAS_ROOM}; it pauses after a failed attempt."
+    return Found(begin + last, todo, then=again, pauses=True)
 
 
 def _tried(scheduler: Scheduler, group: Group) -> Plan | FitError | str:
@@ -251,7 +256,7 @@ def _counted(short: Shortage) -> str:
 def _reasons(short: Shortage) -> tuple[Reason, ...]:
     counted: Counter[tuple[str, str]] = Counter()
     for plugin, reason, rows in short.found:
-        counted[plugin, reason] += int(rows.sum())
+        counted[plugin, str(reason)] += int(rows.sum())
     most = counted.most_common(_MAX_REASONS)
     return tuple(Reason(clean(plugin), clean(reason), n) for (plugin, reason), n in most)
 

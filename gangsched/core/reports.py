@@ -290,7 +290,7 @@ def _clean_all(ids: Iterable[str]) -> tuple[str, ...]:
 def _why(group: Group) -> str:
     """The scheduler's last message about it if there is one, else what its state waits for."""
     if group.problem:
-        return clean(group.problem)
+        return clean(str(group.problem))
     if (lacking := lacks(group)) and not group.n_pending:
         return f"it has lost members: {lacking}"
     if group.state is GroupState.GATHERING and lacks_object(group):

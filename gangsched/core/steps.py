@@ -126,13 +126,13 @@ class Faults:
         self.is_shaken = False
 
     def tell(self, where: str, about: str, error: Exception) -> str:
-        """Counts and reports the fault; returns the message for people."""
+        """Counts and reports the fault; returns what is told of it to people."""
         problem = in_words(error)[:500]
         self._shared.count("defects")
         self.is_shaken = True
         story = "".join(traceback.format_exception(error))
         self._guard(Defect(where, about, problem, story))
-        return f"the scheduler itself failed on this object: {problem}; it is left out until it changes"
+        return f"the scheduler itself failed on this object: {problem}"
 
     def step(self, do: Callable[[], Any]) -> bool:
         """Does one thing; if it raises, reports that and returns False."""

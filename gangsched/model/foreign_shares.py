@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-NOT_YET = "(yet)"
-"""In refusals of what is right and is not done here so far."""
 KAI_KEYS = ("gpu-fraction", "gpu-memory", "gpu-fraction-num-devices", "gpu-fraction-container-name")
 _KAI_KEYS = frozenset(KAI_KEYS)
 _KAI = "KAI (and Run:ai)"

@@ -215,7 +215,7 @@ class Shadow:
         if record is None or record.ours or record.ours_said:
             return
         n, needed = group.n_existing, group.min_count
-        reason = clean(group.problem or group.message) or f"{n} of {needed} members exist"
+        reason = clean(str(group.problem) or group.message) or f"{n} of {needed} members exist"
         self.records.refused(uid, reason, now_s)
 
     def _name_group(self, uid: str) -> None:

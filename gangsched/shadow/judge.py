@@ -64,7 +64,7 @@ def judge(profile: Profile, template: PodTemplate, view: ClusterView) -> Judgeme
         nowhere = np.zeros(view.n_rows, dtype=np.bool_)
         return Judgement(nowhere, np.zeros(view.n_rows), ((status.reason, ~nowhere),))
     feasible: BoolArray = profile.capacity(state, template, view) > 0
-    refusals = tuple((reason, rows) for _, reason, rows in profile.reasons(state, template, view))
+    refusals = tuple((str(reason), rows) for _, reason, rows in profile.reasons(state, template, view))
     scores: FloatArray = np.zeros(view.n_rows, dtype=np.float64)
     rows = np.flatnonzero(feasible)
     if len(rows):

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gangsched.config.strict import nearest, nearest_name
-from gangsched.core.explain import explain
+from gangsched.core.explain import explain, finding
 from gangsched.core.explain_room import FITS
 from gangsched.core.types.group import Group
 from gangsched.errors import ApiError, ConfigError, ParseError
@@ -129,14 +129,15 @@ async def _nothing(client: ApiClient, snapshot: Snapshot, name: str, why: str) -
 
 
 def _page(snapshot: Snapshot, group: Group, now_s: float, why: str, *, runs: bool) -> Page:
-    explanation = explain(snapshot.scheduler, group, now_s)
+    found = finding(snapshot.scheduler, group, now_s)
+    explanation = explain(snapshot.scheduler, group, now_s, found=found)
     if not explanation.told:
         explanation = replace(explanation, told=clean(condition_of(group)))
+    if explanation.position and found.waits_for_turn:
+        explanation = replace(explanation, answer=f"{FITS}, and no scheduler has placed it.")
     explanation = as_seen(snapshot, group, explanation)
     if explanation.position:
         explanation = replace(explanation, then="")
-        if explanation.answer.startswith(FITS):
-            explanation = replace(explanation, answer=f"{FITS}, and no scheduler has placed it.")
     if explanation.position and not runs:
         served_by = repr(explanation.scheduler)
         start = f"Start a scheduler that serves {served_by}, or see why none answers: gangsched doctor."

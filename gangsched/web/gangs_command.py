@@ -150,7 +150,7 @@ def _row(group: Group, now: datetime) -> GangRow:
 def _why(group: Group) -> str:
     if group.has_started:
         return f"it has lost members: {lacking}" if (lacking := lacks(group)) else ""
-    return clean(group.problem or condition_of(group))
+    return clean(str(group.problem) or condition_of(group))
 
 
 def _state(group: Group, n_running: int) -> str:

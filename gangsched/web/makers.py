@@ -7,7 +7,6 @@ explain_snapshot. What may not be listed is left out.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -24,6 +23,7 @@ from gangsched.model import bounded
 from gangsched.model.owners import READ_KINDS, Owner, OwnerKind
 from gangsched.model.pod_group import OBJECT_KINDS
 from gangsched.model.printable import clean
+from gangsched.model.server_refusals import missing_class
 from gangsched.web.explanations import Page
 from gangsched.whatif.cluster import priority_classes
 
@@ -31,7 +31,6 @@ _REQUEST_S = 10.0
 # One page of each list: a name that is not on it is looked for no further.
 _LIMIT = "500"
 _MAX_CHARS = 400
-_NO_CLASS = re.compile(r"no PriorityClass with name (\S{1,253}) was found")
 
 
 class _Meta(msgspec.Struct):
@@ -152,11 +151,10 @@ async def _refusal(client: ApiClient, namespace: str, name: str) -> str:
 
 async def _meant(client: ApiClient, message: str) -> str:
     """Returns `; did you mean x?` for a misspelt PriorityClass."""
-    found = _NO_CLASS.search(message)
-    if found is None:
+    if not (wanted := missing_class(message)):
         return ""
     try:
-        return nearest(found[1], await priority_classes(client)).rstrip("?")
+        return nearest(wanted, await priority_classes(client)).rstrip("?")
     except ApiError:
         return ""
 

@@ -199,7 +199,7 @@ def test_a_node_that_is_gone_is_waited_for() -> None:
 def test_a_missing_right_is_named_with_its_verb() -> None:
     agent = Virtual()
     assert agent.reporter.decide(agent.now_s) is not None
-    agent.reporter.failed("read", ApiError("User x cannot get", code=403), agent.now_s)
+    agent.reporter.failed("read", ApiError('User "x" cannot get resource "nodes"', code=403), agent.now_s)
     [notice] = agent.reporter.take_notices()
     assert "the verb is get on nodes" in notice.message
 

@@ -299,14 +299,15 @@ def test_a_domain_without_a_name_is_shown() -> None:
 
 def test_what_is_proved_of_one_domain_is_not_said_of_all() -> None:
     """Two domains: in the first every order is tried, the search in the others ends before."""
-    from gangsched.core.cycle.domain_refusals import PROVED_THERE, refusal
-    from gangsched.core.framework.plan import GAVE_UP, PROVED, FitError
+    from gangsched.core.cycle.domain_refusals import refusal
+    from gangsched.core.framework.plan import FitError
+    from gangsched.core.why import OfGang, Searched, SearchEnd, together
 
     c = racks(a=1)
     c.submit(within(ONE_RACK, gang("a", pods=2, gpus=8))).run()
     group = next(iter(c.scheduler.shared.groups.values()))
-    inner = FitError(group, f"gang d/a: 1 of 2 fit. {PROVED}", ())
+    inner = FitError(group, together(OfGang("d/a", "1 of 2 fit."), Searched(SearchEnd.PROVED)), ())
     demand = type("Asked", (), {"group": group})()
     told = refusal(demand, (), "no rack can take 2 members; tried: a, b", inner, "a").message
-    assert told.endswith(f"In a: 1 of 2 fit. {PROVED_THERE}")
-    assert PROVED not in f"{told} {GAVE_UP}"
+    assert told.endswith(f"In a: 1 of 2 fit. {SearchEnd.PROVED_THERE.value}")
+    assert SearchEnd.PROVED.value not in told

@@ -85,6 +85,8 @@ _OURS = (
     "core/explain_room.py",
     "core/explain_sets.py",
     "core/types/affinity_terms.py",
+    # What the API server says.
+    "model/server_refusals.py",
     # Reasons why fields decide nothing, for developers.
     "model/known_fields.py",
     "model/owners/known_fields.py",

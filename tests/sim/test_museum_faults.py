@@ -27,6 +27,7 @@ from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.start_together import StartTogether
 from gangsched.core.types import pod_template
 from gangsched.core.types.group import NEVER_S, Group, MemberState, PodInfo
+from gangsched.core.why import Why
 from gangsched.lab.sim.faults.mischief import DEEDS
 from gangsched.lab.sim.making import make_scheduler
 from gangsched.lab.sim.objects import Key, make_node, make_pod
@@ -369,7 +370,7 @@ def no_object_is_needed(patch: Patch) -> Storm:
     """A gang whose object has not been read starts with one member."""
     right = GroupSpecs._spec_of
 
-    def spec_of(self: GroupSpecs, group: Group, info: PodInfo | None) -> tuple[PodGroup | None, str]:
+    def spec_of(self: GroupSpecs, group: Group, info: PodInfo | None) -> tuple[PodGroup | None, Why]:
         found, problem = right(self, group, info)
         if found is None and not problem and group.members:
             return PodGroup(group.key), ""

@@ -36,7 +36,6 @@ from gangsched.core.types.group import (
     PodInfo,
 )
 from gangsched.core.types.states import SENT
-from gangsched.errors import says_namespace_goes
 from gangsched.model.effects import GetPod
 from gangsched.model.events import (
     BindCancelled,
@@ -47,6 +46,7 @@ from gangsched.model.events import (
     PodRead,
     PodUnread,
 )
+from gangsched.model.server_refusals import says_keys_are_reserved, says_namespace_goes, says_right_is_missing
 
 _FIRST_RETRY_S = 0.1
 _LONGEST_RETRY_S = 5.0
@@ -279,9 +279,9 @@ def _is_expected(info: PodInfo, attempt: int, bind: BindState) -> bool:
 
 def _cure(refusal: str) -> str:
     """Returns the cure for a 403, with which both RBAC and admission answer."""
-    if "cannot create resource" in refusal:
+    if says_right_is_missing(refusal, "create"):
         return "the scheduler's role needs the verb create on pods/binding"
-    if "'gangsched-reserved-keys" in refusal:
+    if says_keys_are_reserved(refusal):
         return "run the scheduler as that service account: in the cluster, or with a kubeconfig of its token"
     if says_namespace_goes(refusal):
         return "its namespace is being deleted"

@@ -177,7 +177,7 @@ class GroupOutcome:
     def evict_overrun(self, group: Group, why: str) -> None:
         """Likewise evicts a gang or pod whose time is over. Members that have succeeded stay as they are:
         only evicted ones still have to run."""
-        self._overrun[group] = group.message = why
+        self._overrun[group] = group.why = why
         self._evict_all(group, Cause.OVERRUN)
 
     def _evict_all(self, group: Group, cause: Cause) -> None:
@@ -208,10 +208,10 @@ class GroupOutcome:
             return
         group, refused = info.group, f"evicting {info.pod.key}: {event.code} {event.message}"
         if (why := self._overrun.get(group)) is not None:
-            group.message = f"{why} It is asked again, refused: {refused}"
+            group.why = f"{why} It is asked again, refused: {refused}"
         elif group.state is GroupState.UNWINDING:
             self._refused[group] = None
-            group.message = refused
+            group.why = refused
         if event.code != 429:
             self._reporter.aborted(group, refused)
 
@@ -236,7 +236,7 @@ class GroupOutcome:
     def _forget_refusals(self, group: Group) -> None:
         if self._overrun.pop(group, None) is not None or group in self._refused:
             self._refused.pop(group, None)
-            group.message = ""
+            group.why = ""
 
     def evict_again(self, group: Group) -> None:
         """Repeats evictions without effect until they succeed."""

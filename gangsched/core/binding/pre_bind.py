@@ -138,7 +138,7 @@ class PreBind:
                 or group.short_roles()
             ):
                 why = f"{n_here} of {group.min_count} members of {group.key} are left"
-                self._stop(unit, group.problem or why)
+                self._stop(unit, str(group.problem) or why)
                 return
         if unit.open:
             return

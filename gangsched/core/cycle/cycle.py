@@ -16,6 +16,7 @@ from functools import partial
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.cache.view.room import RoomQueries
@@ -30,8 +31,6 @@ from gangsched.core.cycle.topology import place_in_domains
 from gangsched.core.cycle.unit_limits import over_unit_limit, weight_of
 from gangsched.core.framework.interface import CycleState, Status
 from gangsched.core.framework.plan import (
-    GAVE_UP,
-    PROVED,
     FitError,
     Plan,
     SearchOutcome,
@@ -44,12 +43,22 @@ from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.needed import split, templates_of
 from gangsched.core.types.placement import Nominated, Placement
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.why import (
+    DeviceSetsGivenUp,
+    DevicesOff,
+    Excluded,
+    FewFit,
+    NodesExcluded,
+    OfGang,
+    Searched,
+    SearchEnd,
+    Why,
+    together,
+)
 from gangsched.model.device_constraints import CONSTRAINTS_KEY
 from gangsched.model.required_ids import REQUIRE_IDS_KEY
 from gangsched.model.resources import amount_text
 
-# This many nodes are named in a reason.
-_MAX_NAMED = 3
 GANG = "GangScheduling"
 
 
@@ -156,18 +165,13 @@ def _run(
     ):
         error.search = SearchOutcome.GAVE_UP
         names = sorted({view.name(row) for row, _ in given_up})
-        some = ", ".join(names[:_MAX_NAMED]) + (", ..." if len(names) > _MAX_NAMED else "")
-        error.message += f" A placement may exist: the search for sets of devices was given up on {some}."
-    else:
-        error.message += _SAID[error.search]
+        error.why = together(error.why, DeviceSetsGivenUp(tuple(names)))
+    elif error.search is not SearchOutcome.NONE:
+        error.why = together(error.why, Searched(_ENDS[error.search]))
     return error
 
 
-_SAID = {
-    SearchOutcome.NONE: "",
-    SearchOutcome.PROVED: f" {PROVED}",
-    SearchOutcome.GAVE_UP: f" {GAVE_UP}",
-}
+_ENDS = {SearchOutcome.PROVED: SearchEnd.PROVED, SearchOutcome.GAVE_UP: SearchEnd.GAVE_UP}
 
 
 def _gave_up(
@@ -252,13 +256,12 @@ def _place_group(demand: Demand, trial: Trial, topology_key: str) -> Placing | F
         if refused:
             return FitError(demand.group, of_member(members[0], refused), ((GANG, None),))
         if not demand.profile.names_devices and (key := _needs_names(demand.group, template)):
-            off = f"metadata.annotations: {key}: the plugin Devices is off in this pod's profile"
-            return FitError(demand.group, of_member(members[0], off), ((GANG, None),))
+            return FitError(demand.group, of_member(members[0], DevicesOff(key)), ((GANG, None),))
     if too_small := _cluster_too_small(demand.group, trial):
         return FitError(demand.group, too_small, (("", None),))
     states, at_fault, status = pre_filtered(demand, [template for template, _ in batches.values()], trial)
     if at_fault is not None:
-        why = of_member(batches[at_fault.serial][1][0], status.reason)
+        why = of_member(batches[at_fault.serial][1][0], status.why)
         return FitError(demand.group, why, ((status.plugin, at_fault),), status.code)
     order, extra = list(batches.values()), list[_Batch]()
     if demand.roles:
@@ -330,21 +333,22 @@ def _place_batches(batches: Sequence[_Batch], placing: Placing, *, n_whole: int 
 
 
 def _explain(demands: Sequence[Demand], shortage: _Shortage) -> FitError:
-    """A sentence about the whole gang, then kube-scheduler's."""
+    """Counts the whole gang's members, then nodes as kube-scheduler does."""
     demand, template, view = shortage.demand, shortage.template, shortage.trial
     profile, group = demand.profile, demand.group
-    counted: dict[str, int] = {}
+    by: dict[Why, Excluded] = {}
     plugins: list[str] = []
     found = profile.reasons(shortage.state, template, view)
     for plugin, reason, rows in found:
-        counted[reason] = counted.get(reason, 0) + int(np.count_nonzero(rows))
+        before = by.get(reason, Excluded(0, plugin, reason))
+        by[reason] = replace(before, n=before.n + int(np.count_nonzero(rows)))
         if plugin not in plugins:
             plugins.append(plugin)
     if not shortage.refused.is_success:
-        found = []
-        counted, plugins = {shortage.refused.reason: view.n_nodes}, [shortage.refused.plugin]
-    reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(counted.items(), key=lambda x: (-x[1], x[0])))
-    sentence = f"0/{view.n_nodes} nodes are available" + (f": {reasons}." if reasons else ".")
+        found, no = [], shortage.refused
+        by, plugins = {no.why: Excluded(view.n_nodes, no.plugin, no.why)}, [no.plugin]
+    ordered = sorted(by.values(), key=lambda one: (-one.n, str(one.why)))
+    why: Why = NodesExcluded(view.n_nodes, tuple(ordered))
     fit, wanted, held = 0, 1, group.n_bound + group.n_assumed
     if group.is_gang:
         wanted = demand.n_needed + held
@@ -354,9 +358,9 @@ def _explain(demands: Sequence[Demand], shortage: _Shortage) -> FitError:
         if n_of_role < least:
             fit, wanted = n_of_role_fit(demand, shortage.unplaced.role, n_of_role)
             held = fit - n_of_role
-            role = f"role {shortage.unplaced.role}: "
+            role = shortage.unplaced.role
         member = shortage.unplaced.pod.metadata.name
-        sentence = f"gang {group.key}: {role}{fit} of {wanted} fit; member {member}: {sentence}"
+        why = OfGang(str(group.key), FewFit(role, fit, wanted, member, why))
     rejected: list[tuple[str, PodTemplate | None]] = [(plugin, template) for plugin in plugins]
     rejected += _kept_in_place(demands, shortage, plugins)
     suits = profile.filtering.feasible(shortage.state, template, view)
@@ -367,7 +371,7 @@ def _explain(demands: Sequence[Demand], shortage: _Shortage) -> FitError:
     minds = profile.filtering.sees_pods(shortage.state) or bool(template.host_ports)
     short = Shortage(shortage.unplaced, template, view, own, fit, wanted, found, suits, is_alike, minds, held)
     # Without a named plugin, any change may help.
-    return FitError(group, sentence, tuple(dict.fromkeys(rejected)) or (("", None),), shortage=short)
+    return FitError(group, why, tuple(dict.fromkeys(rejected)) or (("", None),), shortage=short)
 
 
 def _kept_in_place(

@@ -11,13 +11,13 @@ import numpy as np
 from msgspec.structs import replace
 
 from gangsched.core.cycle.shared_room import TemplateMembers
-from gangsched.core.framework.plan import PROVED, TOPOLOGY, FitError
+from gangsched.core.framework.plan import TOPOLOGY, FitError
 from gangsched.core.framework.profile import Demand
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.why import NearestDomain, OfGang, Why, proved_there, without_gang
 from gangsched.model.printable import sentence, several
 
-PROVED_THERE = "There every order of placing them ends like this."
 MAX_NAMED = 3
 """Domains named in a reason."""
 
@@ -27,17 +27,19 @@ def refusal(
 ) -> FitError:
     """Returns the error with this sentence; with an inner error, also what the domain `where` lacks."""
     group = demand.group
-    prefix = f"gang {group.key}: " if group.is_gang else ""
+    gang = str(group.key) if group.is_gang else ""
     if inner is None:
-        return FitError(group, sentence(f"{prefix}{reason}"), _rejected_by(demand, kinds))
+        text: Why = sentence(reason)
+        return FitError(group, OfGang(gang, text) if gang else text, _rejected_by(demand, kinds))
     # What is proved is proved of that domain alone.
-    reasons = inner.message.removeprefix(prefix).replace(PROVED, PROVED_THERE)
-    message = f"{prefix}{reason}. In {where}: {reasons}"
+    there = proved_there(without_gang(gang, inner.why) if gang else inner.why)
+    why: Why = NearestDomain(reason, where, there)
     rejected = tuple(dict.fromkeys((*_rejected_by(demand, kinds), *inner.rejected_by)))
     short = inner.shortage
     if short is not None:
         short = replace(short, about_domains=f"{reason}. In {where}: ")
-    return replace(inner, group=group, message=message, rejected_by=rejected, shortage=short)
+    why = OfGang(gang, why) if gang else why
+    return replace(inner, group=group, why=why, rejected_by=rejected, shortage=short)
 
 
 def _rejected_by(

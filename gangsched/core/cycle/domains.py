@@ -132,7 +132,7 @@ class Domains:
                 found.append(TemplateMembers(template, n, state, room))
             elif is_alone:
                 rejected = ((status.plugin, template),)
-                why = of_member(members[0], status.reason)
+                why = of_member(members[0], status.why)
                 self.refusal = FitError(demand.group, why, rejected, status.code)
             else:  # groups that are placed before may change PreFilter's answer
                 found.append(TemplateMembers(template, n, None, np.where(trial.live, n, 0)))

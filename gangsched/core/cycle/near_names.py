@@ -16,6 +16,7 @@ from gangsched.config.strict import nearest
 from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.framework.plan import Shortage
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.why import NotDoneYet, Why
 from gangsched.model.objects import SelectorRequirement, Taint, Toleration
 from gangsched.model.printable import shown
 from gangsched.model.workloads import DEVICE_CLASS_PREFIX, DEVICE_CLASSES
@@ -31,14 +32,14 @@ STATES_OF_NODES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 tolerate not-ready and unreachable, and DaemonSets tolerate pressure. No user has mistyped them."""
 
 
-def near_names(short: Shortage) -> Iterator[str]:
+def near_names(short: Shortage) -> Iterator[Why]:
     """Yields sentences for the pod's condition."""
     template, view = short.template, short.trial
     yield from _selected(template, view)
     yield from islice(_required(template, view), 1)
     for name in unoffered(short)[:_MAX_NAMED]:
         if device_class := _class_of(name, short):
-            yield (
+            yield NotDoneYet(
                 f"{name} is offered by Dynamic Resource Allocation alone (DeviceClass {device_class}), which"
                 " gangsched does not allocate (yet): run a device plugin for it on the nodes, or leave the"
                 " pod to kube-scheduler (schedulerName: default-scheduler)."

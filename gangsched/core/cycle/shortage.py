@@ -22,6 +22,7 @@ from gangsched.core.cycle.near_names import near_names
 from gangsched.core.framework.plan import Shortage
 from gangsched.core.types.arrays import NO_LIMIT, BoolArray, IntArray
 from gangsched.core.types.group import NO_ROW, Group, MemberState, PodInfo
+from gangsched.core.why import Why
 from gangsched.model.printable import marked
 from gangsched.model.resources import amount_text
 
@@ -47,7 +48,7 @@ def lack_sentences(
     group: Group,
     waiting: Iterable[Group],
     name: Callable[[Group], str] = lambda other: marked("gang", [str(other.key)]),
-) -> Iterator[str]:
+) -> Iterator[Why]:
     """Yields sentences for the group's condition. waiting: groups that hold room without binding; name: gives
     their names."""
     yield from near_names(short)

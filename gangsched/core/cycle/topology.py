@@ -20,8 +20,9 @@ from gangsched.core.cache.trial import Trial
 from gangsched.core.cycle.domains import MAX_DOMAINS, Area, Domains, topology_of
 from gangsched.core.cycle.order_search import most_looks
 from gangsched.core.cycle.orders import in_turns, n_orders_of_kinds
-from gangsched.core.framework.plan import GAVE_UP, IN_TURNS, FitError, Plan, SearchOutcome
+from gangsched.core.framework.plan import FitError, Plan, SearchOutcome
 from gangsched.core.framework.profile import Demand
+from gangsched.core.why import Searched, SearchEnd, together
 
 # Whole cycles in one attempt: choices with enough room, where members' rules about each other may still fail.
 # A single group's domains are all among them.
@@ -158,8 +159,9 @@ def _explained(choices: Sequence[Domains], tried: _Tried, run: Run, is_cut_short
     found = choices[at].unfit([each[at].name for each, _ in tried], tried[0][1])
     outcomes = {each.search for _, each in tried}
     if is_cut_short or SearchOutcome.GAVE_UP in outcomes:
+        if found.search is not SearchOutcome.GAVE_UP:
+            end = SearchEnd.IN_TURNS if is_cut_short else SearchEnd.GAVE_UP
+            found.why = together(found.why, Searched(end))
         found.search = SearchOutcome.GAVE_UP
-        if "A placement may exist" not in found.message:
-            found.message += f" {IN_TURNS if is_cut_short else GAVE_UP}"
     found.n_tried = sum(each.n_tried for _, each in tried)
     return found

@@ -40,6 +40,7 @@ from gangsched.core.framework.supports import (
 )
 from gangsched.core.types.arrays import NO_LIMIT
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.why import Why
 
 _ONE_ROW = (1,)
 # Up to this many rows are asked one by one: for so few, arrays cost more than the rows.
@@ -352,10 +353,10 @@ class Filtering:
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
-    ) -> list[tuple[str, str, BoolArray]]:
+    ) -> list[tuple[str, Why, BoolArray]]:
         """Why nodes are excluded: (plugin, reason, rows), each plugin only for the rows that reached it."""
         left = view.live.copy()
-        found: list[tuple[str, str, BoolArray]] = []
+        found: list[tuple[str, Why, BoolArray]] = []
         for name, narrowed in state.subset_reasons:
             mine = left & ~narrowed.mask
             if mine.any():

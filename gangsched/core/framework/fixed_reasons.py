@@ -14,8 +14,9 @@ from gangsched.core.framework.interface import BoolArray, CapacityPlugin, CycleS
 from gangsched.core.framework.plugin_calls import CallPlugin, PluginError, check_shape, converted
 from gangsched.core.framework.row_cache import n_kept
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.why import Because, Why
 
-Said = tuple[str, Sequence[tuple[str, BoolArray]]]
+Said = tuple[str, Sequence[tuple[Why, BoolArray]]]
 """A plugin's name, and its reasons with the rows that each applies to."""
 
 
@@ -61,6 +62,6 @@ def reasons_of(
 
 def _check(plugin: str, one: object, n_rows: int) -> None:
     """Raises: PluginError."""
-    if not isinstance(one, tuple | list) or len(one) != 2 or not isinstance(one[0], str):
+    if not isinstance(one, tuple | list) or len(one) != 2 or not isinstance(one[0], str | Because):
         raise PluginError(plugin, "Filter", f"reasons has {type(one).__name__}, expected (text, array)")
     check_shape(plugin, "Filter", one[1], (n_rows,), "b")

@@ -46,6 +46,7 @@ from gangsched.core.framework.status import (
 from gangsched.core.types.arrays import BoolArray, FloatArray, IntArray
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.why import Why
 from gangsched.model.objects import Pod
 from gangsched.model.resources import pod_requests
 
@@ -131,7 +132,7 @@ class FilterPlugin(Protocol):
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
-    ) -> Sequence[tuple[str, BoolArray]]:
+    ) -> Sequence[tuple[Why, BoolArray]]:
         """Why not: (reason in kube-scheduler's words, rows it applies to). Called only on failure."""
         ...
 
@@ -169,7 +170,7 @@ class CapacityPlugin(Protocol):
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
-    ) -> Sequence[tuple[str, BoolArray]]:
+    ) -> Sequence[tuple[Why, BoolArray]]:
         """As FilterPlugin.reasons, for the rows whose capacity is 0."""
         ...
 

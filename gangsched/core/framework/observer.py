@@ -27,6 +27,7 @@ from gangsched.core.framework.plugin_calls import CallPlugin, guarded
 from gangsched.core.framework.profile import Demand, Profile
 from gangsched.core.types.group import Group, GroupState, PodInfo
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.why import Why
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -121,7 +122,7 @@ class ObservedProfile(Profile):
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
-    ) -> list[tuple[str, str, BoolArray]]:
+    ) -> list[tuple[str, Why, BoolArray]]:
         """The second half of Filter: why nodes are excluded."""
         return self._observed("Filter", super().reasons, state, template, view)
 

@@ -19,6 +19,7 @@ from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.placement import Nominated, Placement
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.why import OfGang, OfMember, Why
 from gangsched.model.pod_group import GroupKey
 
 ProfileT = TypeVar("ProfileT")
@@ -99,14 +100,6 @@ class SearchOutcome(enum.Enum):
     """A budget ran out before all were tried: the search's own, or that of a search for device sets."""
 
 
-PROVED = "No placement exists: every order of placing them ends like this."
-"""The message for SearchOutcome.PROVED."""
-GAVE_UP = "A placement may exist: the search for one ended at searchPlacements."
-"""The message for GAVE_UP."""
-IN_TURNS = "A placement may exist: only some of the many domains are tried at a time, and the others later."
-"""The message for GAVE_UP when the only untried choices are other domains."""
-
-
 class Shortage(msgspec.Struct, gc=False):
     """Where placing a group ended: n_fit of n_wanted members fit, `member` does not on `trial`. own: (row,
     template) of the members that were placed there, without room kept for other pods. found: the plugins'
@@ -119,7 +112,7 @@ class Shortage(msgspec.Struct, gc=False):
     own: Sequence[tuple[int, PodTemplate]]
     n_fit: int
     n_wanted: int
-    found: Sequence[tuple[str, str, BoolArray]]
+    found: Sequence[tuple[str, Why, BoolArray]]
     suits: BoolArray
     is_alike: bool
     """Whether all members to be placed are of its template."""
@@ -132,27 +125,32 @@ class Shortage(msgspec.Struct, gc=False):
 
 
 class FitError(msgspec.Struct, gc=False):
-    """Why no member is placed: in words, and as (plugin, template) for the changes that can cure it.
+    """Why no member is placed, and as (plugin, template) the changes that can cure it.
 
     shortage: where the first order of placing ended; None where a plugin or a rule refused the members
     before.
     """
 
     group: Group
-    message: str
+    why: Why
     rejected_by: tuple[tuple[str, PodTemplate | None], ...]
     code: Code = Code.UNSCHEDULABLE
     search: SearchOutcome = SearchOutcome.NONE
     n_tried: int = 0
     shortage: Shortage | None = None
 
+    @property
+    def message(self) -> str:
+        """Why, in words."""
+        return str(self.why)
 
-def of_member(info: PodInfo, why: str) -> str:
+
+def of_member(info: PodInfo, why: Why) -> Why:
     """Returns why a pod is refused; in a gang, all of whose members get the message, with the pod's name."""
     group = info.group
     if group is None or not group.is_gang:
         return why
-    return f"gang {group.key}: member {info.pod.metadata.name}: {why}"
+    return OfGang(str(group.key), OfMember(info.pod.metadata.name, why))
 
 
 class DryRun(msgspec.Struct, gc=False):
@@ -174,7 +172,7 @@ class DryRun(msgspec.Struct, gc=False):
     spared: Collection[str] = ()
     going: Mapping[str, PodInfo] = {}
     rule: EvictionRule | None = None
-    lacks: Callable[[Collection[PodInfo]], str] | None = None
+    lacks: Callable[[Collection[PodInfo]], Why] | None = None
 
     def may_find(self, priority: int) -> bool:
         """Whether there may be victims for a unit of this priority."""

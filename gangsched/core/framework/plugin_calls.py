@@ -123,4 +123,4 @@ def checked_status(plugin: str, point: str, answer: Any, allowed: frozenset[Code
         raise PluginError(plugin, point, f"answered {answer.code.value}, which means nothing here")
     if answer.plugin or answer.is_success:
         return answer
-    return Status(answer.code, answer.reason, plugin, answer.timeout_s)
+    return Status(answer.code, answer.reason, plugin, answer.timeout_s, because=answer.because)

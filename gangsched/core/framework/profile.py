@@ -62,6 +62,7 @@ from gangsched.core.types.cluster_events import Change
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.placement import Placement
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.why import FilterOff, Why, together
 from gangsched.model.objects import Pod
 
 DEVICES, GATES, _HINT = "Devices", "SchedulingGates", "EventsToRegister"
@@ -147,13 +148,13 @@ class Profile:
         """Each plugin once, whatever points it serves."""
         return self._by_name.values()
 
-    def refuses(self, template: PodTemplate) -> str:
+    def refuses(self, template: PodTemplate) -> Why:
         """Returns why this profile cannot place pods of the template at all; "" when it can."""
         if template.problem or not template.needs:
             return template.problem
         for plugin, wish in template.needs:
             if plugin not in self._filter_names:
-                return f"{wish}: the filter {plugin}, which enforces it, is not enabled in this profile"
+                return FilterOff(wish, plugin)
         return ""
 
     def plugin(self, name: str) -> Plugin | None:
@@ -287,7 +288,7 @@ class Profile:
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
-    ) -> list[tuple[str, str, BoolArray]]:
+    ) -> list[tuple[str, Why, BoolArray]]:
         """Why nodes are excluded (Filtering.reasons)."""
         return self.filtering.reasons(state, template, view)
 
@@ -328,7 +329,7 @@ class Profile:
         self, unit: Sequence[Demand], trial: Trial, error: FitError, dry_run: DryRun
     ) -> PostFilterResult | Status:
         """Returns the first result that makes room; else all plugins' reasons, PENDING if one of them is."""
-        reasons: list[str] = []
+        reasons: list[Why] = []
         named = ""
         code = Code.UNSCHEDULABLE
         for plugin in self.post_filters:
@@ -336,10 +337,10 @@ class Profile:
             if isinstance(answer, PostFilterResult):
                 return answer
             status = checked_status(plugin.name, "PostFilter", answer, _NO)
-            reasons += [status.reason] if status.reason else []
+            reasons += [status.why] if status.reason else []
             named = named or status.plugin
             code = Code.PENDING if status.code is Code.PENDING else code
-        return Status(code, " ".join(reasons), named)
+        return Status.refused(code, together(*reasons) if reasons else "", plugin=named)
 
     def run_reserve(self, state: CycleState, group: Group, placements: Sequence[Placement]) -> Status | None:
         """Returns the first "no", if any; `placements` are of one template, whose cycle left `state`."""

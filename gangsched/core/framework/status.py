@@ -12,6 +12,7 @@ import msgspec
 
 from gangsched.core.types.arrays import BoolArray, IntArray
 from gangsched.core.types.group import Group
+from gangsched.core.why import Because, Why
 
 Rows = IntArray | slice
 """Which rows to compute: some, or EVERYWHERE."""
@@ -46,6 +47,12 @@ class Status(msgspec.Struct, frozen=True, gc=False):
     plugin: str = ""
     timeout_s: float | None = None
     raise_by: int = 0
+    because: Because | None = None
+    """The reason as a value, if it is one of ours; `reason` is its words."""
+
+    @property
+    def why(self) -> Why:
+        return self.because or self.reason
 
     @property
     def is_success(self) -> bool:
@@ -64,6 +71,11 @@ class Status(msgspec.Struct, frozen=True, gc=False):
         """Permit: hold the reservations; None leaves the timeout to the group, then to the configuration.
         PreEnqueue: keep the pod out and ask again after this time, at most an hour; None: 10 s."""
         return cls(Code.WAIT, reason, plugin, timeout_s)
+
+    @classmethod
+    def refused(cls, code: Code, why: Why, *, plugin: str = "") -> Status:
+        """A "no" for a reason that may be one of ours."""
+        return cls(code, str(why), plugin, because=why if isinstance(why, Because) else None)
 
     @classmethod
     def let_in(cls, *, raise_by: int) -> Status:

@@ -43,6 +43,7 @@ from gangsched.core.types.group import (
     Preemption,
 )
 from gangsched.core.units import GroupAdmission, Units
+from gangsched.core.why import OfPlugin, Reserved, together, words
 from gangsched.model.printable import marked
 from gangsched.model.workloads import DEVICE_CLASSES
 
@@ -124,7 +125,7 @@ class Attempts:
             if now is not None and now.is_success:
                 self.decide(unit)
             elif now is not None:
-                self.commits.keep_out(unit, f"{now.plugin}: {now.reason}", now.plugin, code=now.code)
+                self.commits.keep_out(unit, OfPlugin(now.plugin, now.why), now.plugin, code=now.code)
         except PluginError as error:
             self._shared.hooks.blame(error, group)
             self.commits.keep_out(unit, str(error), error.plugin)
@@ -217,7 +218,7 @@ class Attempts:
         if isinstance(answer, FitError) and all(each.n_assumed and each.n_short <= 0 for each in unit):
             answer = Plan([])  # members beyond the needed ones stay pending for now
         if isinstance(answer, FitError):
-            why = f"the rest does not fit beside what was reserved: {answer.message}"
+            why = f"the rest does not fit beside what was reserved: {answer.why}"
             if sum(self._shared.forget_all(each, why) for each in unit) > 0:
                 self._shared.flush_changes()
                 answer = self.placer.place(unit)
@@ -230,7 +231,7 @@ class Attempts:
     def _refuse(self, unit: list[Group], answer: FitError) -> None:
         """Rejects a unit that does not fit now."""
         claimed = self.kept.refused(unit, answer)
-        message = answer.message
+        why = answer.why
         if answer.shortage is not None:
             if unoffered(answer.shortage):
                 self._shared.cache.objects.asked_for[DEVICE_CLASSES] = None
@@ -238,8 +239,8 @@ class Attempts:
             sentences = lack_sentences(answer.shortage, answer.group, holding)
             kept = self.kept.describe(unit, answer.shortage)
             former = self._owners.former_sentences(answer.group)
-            message = " ".join((message, *sentences, *kept, *former, *self._describe_ends(answer.shortage)))
-        self.commits.reject(unit, f"{claimed} {message}" if claimed else message, answer)
+            why = together(why, *sentences, *kept, *former, *self._describe_ends(answer.shortage))
+        self.commits.reject(unit, together(claimed, why) if claimed else why, answer)
 
     # -- outcomes ----------------------------------------------------------------------------------------
 
@@ -291,9 +292,7 @@ class Attempts:
             self._shared.queue.activate(group, Cause.LOOK_AGAIN)
             return
         self._shared.count("permit_timeouts")
-        waited_for = group.message.removeprefix(f"gang {group.key} is reserved and waits: ")
-        waited_for = waited_for.rpartition("; for ")[0]
-        why = f" ({waited_for})" if waited_for else ""
+        why = f" ({words(group.why.waits_for)})" if isinstance(group.why, Reserved) else ""
         in_s = self._shared.queue.backoff_s(group.failure + 1)
         self.commits.give_back(group, f"WaitOnPermit timed out{why}; it is tried again in {in_s:g} s")
 

@@ -17,6 +17,7 @@ from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import ASSUMED, PENDING, Group, GroupState, MemberState
 from gangsched.core.types.placement import Placement
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.why import Why, together
 
 
 class Commits:
@@ -79,24 +80,24 @@ class Commits:
                 return refused
         return None
 
-    def keep_out(self, unit: list[Group], why: str, plugin: str, *, code: Code = Code.UNSCHEDULABLE) -> None:
+    def keep_out(self, unit: list[Group], why: Why, plugin: str, *, code: Code = Code.UNSCHEDULABLE) -> None:
         """Rejects the unit, but not for lack of room: a plugin refuses or fails, or its set cannot start."""
         for group in unit:
             self._shared.forget_all(group, why)
         claimed = self._kept.kept_out(unit, for_good=code is Code.UNRESOLVABLE)
-        message = f"{claimed} {why}" if claimed else why
-        self._rejected(unit, message, ((plugin, None),), is_pending=code is Code.PENDING)
+        full = together(claimed, why) if claimed else why
+        self._rejected(unit, full, ((plugin, None),), is_pending=code is Code.PENDING)
 
-    def reject(self, unit: list[Group], message: str, answer: FitError) -> None:
+    def reject(self, unit: list[Group], why: Why, answer: FitError) -> None:
         """Rejects the unit and releases its reservations."""
         for group in unit:
-            self._shared.forget_all(group, message)
-        self._rejected(unit, message, answer.rejected_by, is_pending=answer.code is Code.PENDING)
+            self._shared.forget_all(group, why)
+        self._rejected(unit, why, answer.rejected_by, is_pending=answer.code is Code.PENDING)
 
     def _rejected(
         self,
         unit: list[Group],
-        message: str,
+        why: Why,
         rejected_by: tuple[tuple[str, PodTemplate | None], ...],
         *,
         is_pending: bool = False,
@@ -116,13 +117,13 @@ class Commits:
             else:
                 self._shared.queue.reject(group, Cause.REJECTED, self._shared.now_s)
                 self._nominations.rounds.awaited(group, unit[0])
-            self._reporter.rejected(group, message)
+            self._reporter.rejected(group, why)
 
     def give_back(self, group: Group, why: str) -> None:
         """Releases the reservations of a waiting group and its waiting siblings; they back off."""
         shared = self._shared
-        together = [group, *(g for g in shared.siblings(group).values() if g.state is GroupState.WAITING)]
-        for each in together:
+        waiting = [group, *(g for g in shared.siblings(group).values() if g.state is GroupState.WAITING)]
+        for each in waiting:
             shared.forget_all(each, why)
             self._nominations.drop(each)
             shared.queue.back_off(each, Cause.GAVE_BACK, shared.now_s)

@@ -26,6 +26,7 @@ from gangsched.core.framework.interface import Code, DryRun, Status
 from gangsched.core.framework.plan import FitError
 from gangsched.core.framework.profile import Demand, Profile
 from gangsched.core.state.state import SharedState
+from gangsched.core.why import together
 from gangsched.model import events as ev
 from gangsched.model.objects import ObjectMeta, Pod
 
@@ -181,7 +182,7 @@ class FailedSearches:
 
 def later(error: FitError) -> FitError:
     """The answer for a unit whose search has to wait."""
-    return msgspec.structs.replace(error, message=f"{error.message} {LATER}", code=Code.PENDING)
+    return msgspec.structs.replace(error, why=together(error.why, LATER), code=Code.PENDING)
 
 
 def _is_alike(known: Pod, pod: Pod) -> bool:

@@ -25,6 +25,7 @@ from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import Group, MemberState, PodInfo
 from gangsched.core.types.states import BINDING
+from gangsched.core.why import PerhapsMisspelt, Why
 from gangsched.errors import ParseError
 from gangsched.model.events import PodGroupAdded, PodGroupDeleted, PodGroupUpdated
 from gangsched.model.objects import Pod
@@ -132,15 +133,17 @@ class GroupSpecs:
         self._objects[key] = message
         self._mark_group(key)
 
-    def ignored_of(self, group: Group) -> list[str]:
-        """Sentences about keys of the group's object and members that are never read, and about wishes of the
-        group that gangsched does not grant."""
+    def ignored_of(self, group: Group) -> list[tuple[str, str]]:
+        """(object, sentence) about keys of the group's object and members that are never read, and about
+        wishes of the group that gangsched does not grant."""
         by_order = self._read_from.get(group.key)
         of_keys = ignored_on_object(by_order[min(by_order)].item.metadata) if by_order else ()
         wishes = () if group.definition is None else group.definition.wishes
         subject = f"gang {group.key}" if group.is_gang else f"pod {group.key}"
-        found = [*self.own_keys.ignored_in_group(group, of_keys), *(f"{subject}: {wish}" for wish in wishes)]
-        return [*found, priority] if (priority := ignored_wish(group)) else found
+        found = [*self.own_keys.ignored_in_group(group, of_keys), *((subject, wish) for wish in wishes)]
+        if priority := ignored_wish(group):
+            found.append((f"PodGroup {group.key}", priority))
+        return found
 
     def is_basic(self, key: GroupKey) -> bool | None:
         """Whether that PodGroup requires no gang; None if it does not exist."""
@@ -182,7 +185,7 @@ class GroupSpecs:
             if isinstance(known, PodGroup) and known.priority_class and key in self._shared.groups:
                 self._shared.mark_group(self._shared.groups[key])
 
-    def _spec_of(self, group: Group, info: PodInfo | None) -> tuple[PodGroup | None, str]:
+    def _spec_of(self, group: Group, info: PodInfo | None) -> tuple[PodGroup | None, Why]:
         # A gang that runs or is being bound keeps the definition it was bound by until it has ended.
         standing = group.definition if group.n_bound or group.state is BINDING else None
         if group.own_problem:
@@ -209,7 +212,9 @@ class GroupSpecs:
             found = group_from_pod(group.key, info.pod)
         except ParseError as error:
             problem = f"gang {group.key}: {error}" if group.is_gang else str(error)
-            return standing or numbers_of(group), problem + self.own_keys.perhaps_misspelt(group, info.pod)
+            ignored = self.own_keys.perhaps_misspelt(group, info.pod)
+            why: Why = PerhapsMisspelt(problem, ignored) if ignored else problem
+            return standing or numbers_of(group), why
         group.read_from = info.stated
         return found, ""
 

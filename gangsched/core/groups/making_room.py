@@ -33,6 +33,7 @@ from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo, 
 from gangsched.core.types.placement import Placement
 from gangsched.core.types.victim_words import LOWER, PAST_WALLTIME
 from gangsched.core.units import Units
+from gangsched.core.why import RoomLost, Why, beyond, together
 from gangsched.model.printable import marked
 
 
@@ -73,21 +74,21 @@ class MakingRoom:
         if not admission.may_preempt(unit, refused):
             return refused
 
-        def lacks(gone: Collection[PodInfo]) -> str:
+        def lacks(gone: Collection[PodInfo]) -> Why:
             answer = admission.ask(unit, [info for info in gone if info.uid not in victims])
-            return "" if answer.is_success else answer.reason
+            return "" if answer.is_success else answer.why
 
-        error = FitError(unit[0], refused.reason, ((refused.plugin, None),))
+        error = FitError(unit[0], refused.why, ((refused.plugin, None),))
         answer = self.make(unit, error, lacks=lacks)
         if answer is None:
             return None
         if isinstance(answer, FitError):
-            reason = refused.reason if self._shared.settings.allow_eviction else answer.message
-            return Status(answer.code, reason, refused.plugin)
+            why = refused.why if self._shared.settings.allow_eviction else answer.why
+            return Status.refused(answer.code, why, plugin=refused.plugin)
         return admission.ask(unit)
 
     def make(
-        self, unit: list[Group], error: FitError, *, lacks: Callable[[Collection[PodInfo]], str] | None = None
+        self, unit: list[Group], error: FitError, *, lacks: Callable[[Collection[PodInfo]], Why] | None = None
     ) -> Plan | FitError | None:
         """Runs PostFilter. None: the unit waits for its victims; a Plan: taking reservations was enough.
 
@@ -108,7 +109,7 @@ class MakingRoom:
         if self._kept.starts_soon(unit):
             return error
         if pause := self._rounds.pause(unit[0]):
-            return replace(error, message=f"{error.message} {pause}", code=Code.UNSCHEDULABLE)
+            return _with(error, pause, Code.UNSCHEDULABLE)
         demands = self._units.demands(unit)
         rule = self._rule(unit, demands, shared.queue_view)
         yielding = self._yielding(_rank(unit, rule))
@@ -134,14 +135,12 @@ class MakingRoom:
             if isinstance(answer, Status):
                 self._searches.failed(key, demands, dry_run, answer)
         if isinstance(answer, Status):
-            message = f"{error.message} {answer.reason}" if answer.reason else error.message
-            return replace(error, message=message, code=answer.code)
+            return _with(error, answer.why, answer.code)
         if not shared.settings.allow_eviction and any(
             info.state is MemberState.BOUND for info in answer.victims
         ):
             whose = LOWER if rule is None else rule.whose
-            message = f"{error.message} {would_take(answer, shared.cache.view, whose)}"
-            return replace(error, message=message, code=Code.UNSCHEDULABLE)
+            return _with(error, would_take(answer, shared.cache.view, whose), Code.UNSCHEDULABLE)
         kind = "gang" if unit[0].is_gang else "pod"
         why = f"preempted by {marked(kind, [str(unit[0].key)], lead=f'{kind} ')}"
         wanted = {(p.row, i) for p in answer.plan.placements for i in _device_ids(p)}
@@ -206,7 +205,7 @@ class MakingRoom:
         self,
         demands: Sequence[Demand],
         rule: EvictionRule | None,
-        lacks: Callable[[Collection[PodInfo]], str] | None,
+        lacks: Callable[[Collection[PodInfo]], Why] | None,
         spared: Collection[str] = (),
     ) -> DryRun:
         shared = self._shared
@@ -282,9 +281,10 @@ class MakingRoom:
             self._nominations.drop(group)
         answer = self.make(unit, error)
         if isinstance(answer, FitError):
-            why = answer.message.removeprefix(error.message)
-            message = f"preemption: the room that was made for it is gone: {lost.message}"
-            return replace(answer, message=message + why)
+            more = beyond(error.why, answer.why)
+            if more is None:
+                more = (answer.why,)
+            return replace(answer, why=together(RoomLost(lost.why), *more))
         return answer
 
     def _where_promised(self, unit: list[Group], waited: Preemption, trial: Trial) -> Plan | None:
@@ -301,6 +301,11 @@ class MakingRoom:
         key = self._shared.settings.topology_key
         answer = run_cycle(demands, trial, topology_key=key, nominated=ahead)
         return None if isinstance(answer, FitError) else answer
+
+
+def _with(error: FitError, more: Why, code: Code) -> FitError:
+    """Adds why no room can be made for the unit either."""
+    return replace(error, why=together(error.why, more) if more else error.why, code=code)
 
 
 def _rank(unit: Sequence[Group], rule: EvictionRule | None) -> int:

@@ -313,9 +313,10 @@ class OwnKeys:
     def _on_pod(self, pod: Pod, key: GroupKey) -> tuple[Ignored, ...]:
         return ignored_on_pod(pod, key, has_queues=self._has_queues)
 
-    def ignored_in_group(self, group: Group, on_object: Sequence[Ignored]) -> list[str]:
-        """Sentences about the group's present keys: its object's, and those of one member of each kind."""
-        found = [f"PodGroup {group.key}: {ignored_text(on_object)}"] if on_object else []
+    def ignored_in_group(self, group: Group, on_object: Sequence[Ignored]) -> list[tuple[str, str]]:
+        """(object, sentence) about the group's present keys: its object's, and those of one member of each
+        kind."""
+        found = [(f"PodGroup {group.key}", ignored_text(on_object))] if on_object else []
         seen: set[tuple[Ignored, ...]] = {()}
         number = group.definition.min_count if group.definition and needs_object(group.key) else None
         for info in islice(group.members.values(), _MAX_TOLD):
@@ -324,13 +325,13 @@ class OwnKeys:
                 ignored += _other_number(info.pod, number)
             if ignored not in seen and len(found) < _MAX_NAMED:
                 seen.add(ignored)
-                found.append(f"pod {info.pod.key}: {ignored_text(ignored)}")
+                found.append((f"pod {info.pod.key}", ignored_text(ignored)))
         return found
 
     def perhaps_misspelt(self, group: Group, pod: Pod) -> str:
-        """What to add to a sentence about a missing key; "" for nothing."""
+        """Which of the pod's keys are not read, and may be meant by a missing one; "" for none."""
         ignored = self._on_pod(pod, group.key)
-        return f"; {ignored_text(ignored)}" if ignored else ""
+        return ignored_text(ignored) if ignored else ""
 
     def tell(self, group: Group, pod: Pod, ignored: Sequence[Ignored]) -> None:
         """Reports these keys of the pod as not read. For a lone pod that names a queue where there are none,

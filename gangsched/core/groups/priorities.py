@@ -37,14 +37,14 @@ def set_priority(shared: SharedState, group: Group) -> bool:
 
 
 def ignored_wish(group: Group) -> str:
-    """A sentence about a PodGroup that asks for more than its pods have; "" if it does not."""
+    """What a PodGroup wishes that asks for more than its pods have; "" if it does not."""
     definition = group.definition
     if definition is None or group.wished_priority <= group.priority:
         return ""
     named = one_line(definition.priority_class)
     by = f"PriorityClass {named}" if named else "spec.priority"
     return (
-        f"PodGroup {group.key}: it asks for priority {group.wished_priority} ({by}), and its pods have "
+        f"it asks for priority {group.wished_priority} ({by}), and its pods have "
         f"{group.priority}: that orders groups of equal priority in one queue, and nothing else; give the "
         "pods a class of that value, or have the class listed in podGroupPriorityClasses"
     )

@@ -119,7 +119,7 @@ class Reconciler:
     def _reconcile_waiting(self, group: Group) -> None:
         if group.problem or group.definition is None or not group.is_complete:
             why = f"{group.n_existing} of {group.min_count} members are left"
-            why = group.problem or why + roles_text(group.missing_roles())
+            why = str(group.problem) or why + roles_text(group.missing_roles())
             self._attempts.commits.give_back(group, why)
             self._reconcile_at_rest(group)
         elif not group.n_pending and not group.n_assumed:
@@ -138,11 +138,11 @@ class Reconciler:
                 self.recover(group)
                 if group.state is GroupState.UNWINDING:
                     return
-            if group.state is not GroupState.UNSCHEDULABLE or group.message != group.problem:
+            if group.state is not GroupState.UNSCHEDULABLE or group.why != group.problem:
                 group.rejected_by = (("GangScheduling", None),)
                 queue.reject(group, Cause.PROBLEM, now_s)
             self._reporter.rejected(group, group.problem)  # also for members that came later
-            group.message = group.problem
+            group.why = group.problem
             return
         if group.is_completing and not group.n_pending:
             return

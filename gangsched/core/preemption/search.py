@@ -30,7 +30,7 @@ import numpy as np
 
 from gangsched.core.cache.trial import Trial
 from gangsched.core.framework.interface import Code, DryRun, PostFilterResult, Status
-from gangsched.core.framework.plan import FitError, Plan
+from gangsched.core.framework.plan import FitError, Plan, SearchOutcome
 from gangsched.core.framework.profile import Demand
 from gangsched.core.preemption.candidate_nodes import domains, ever_more
 from gangsched.core.preemption.costs import Chosen, Cost, DisruptionBudget, Level
@@ -41,6 +41,7 @@ from gangsched.core.preemption.victim_trials import VictimTrials
 from gangsched.core.preemption.victims import Victims, is_free
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.victim_words import LOWER
+from gangsched.core.why import EvenWithAllGone, NoVictims
 
 # Whole cycles that one search may run: to spare pods (fewer when more pods are removed, as each then costs
 # more), and to find a cheaper set.
@@ -109,11 +110,11 @@ class PreemptionSearch:
     def run(self) -> PostFilterResult | Status:
         """Returns room for the unit, or why none can be made."""
         if not self.victims.on_row:
-            return self._helpless("")
+            return self._helpless(None)
         if self._is_on_one_node:
             return self._for_one()
         if lacks := self._trials.lacks(self.victims.close({i.uid: i for i in self.victims.everybody()})):
-            return Status.unschedulable(f"even with all {self._whose} gone, {lacks}.")
+            return Status.refused(Code.UNSCHEDULABLE, EvenWithAllGone(self._whose, f"{lacks}."))
         found = self._enough()
         if isinstance(found, Status):
             return found
@@ -146,9 +147,9 @@ class PreemptionSearch:
             return self._ran_out()
         everybody = {info.uid: info for info in self.victims.everybody()}
         if self.victims.n_binding or len(everybody) > _MAX_SEARCHED:
-            return self._helpless(_NO_NODE)
+            return self._helpless(None, _NO_NODE)
         answer = self._trials.place(self.victims.close(everybody))
-        return self._helpless(answer.message if isinstance(answer, FitError) else _NO_NODE)
+        return self._helpless(answer if isinstance(answer, FitError) else None, _NO_NODE)
 
     def _result(self, plan: Plan, chosen: Chosen) -> PostFilterResult | Status:
         ordered = [info for part in self.victims.parts(chosen) for info in part.values()]
@@ -198,7 +199,7 @@ class PreemptionSearch:
             if self._trials.is_spent:
                 return self._ran_out()
         fewer = self._where_some_stay() if self._may_need_somebody() else None
-        return fewer if fewer is not None else self._helpless(answer.message if answer is not None else "")
+        return fewer if fewer is not None else self._helpless(answer)
 
     def _ranked(self) -> list[int] | Status:
         """Returns nodes where some template gets room if all potential victims leave, the cheapest first; or
@@ -216,8 +217,8 @@ class PreemptionSearch:
                     takes[ranking.rows] = np.maximum(takes[ranking.rows], ranking.room)
                     n = int(np.minimum(takes, demand.n_needed).sum())
                     if n < demand.n_needed and not self.victims.n_binding:
-                        what = f"gang {demand.group.key}: {n} of {demand.n_needed} fit"
-                        return Status.unschedulable(f"even with all {self._whose} gone, {what}.")
+                        what = f"gang {demand.group.key}: {n} of {demand.n_needed} fit."
+                        return Status.refused(Code.UNSCHEDULABLE, EvenWithAllGone(self._whose, what))
         found: dict[int, None] = {}
         for some in zip_longest(*ranked):
             found |= dict.fromkeys(row for row in some if row is not None)
@@ -377,20 +378,17 @@ class PreemptionSearch:
 
     # -- messages ----------------------------------------------------------------------------------------
 
-    def _helpless(self, message: str) -> Status:
-        """Says, in kube-scheduler's sentence, why preemption does not help: counts nodes by reason."""
+    def _helpless(self, answer: FitError | None, otherwise: str = "") -> Status:
+        """Says, in kube-scheduler's sentence, why preemption does not help: counts nodes by reason. answer:
+        with all potential victims gone; None: that says nothing, and `otherwise` is told."""
         if self.victims.n_binding:
             return Status(Code.PENDING, f"{self._whose} are being bound and can be evicted after that")
-        if message:
-            is_told = not self._trials.gave_up or "A placement may exist" in message
-            more = "" if is_told else " A placement beside some of them may exist: the search ended first."
-            return Status.unschedulable(f"even with all {self._whose} gone, {message}{more}")
-        counts = [
-            (self._n_helpful, "No preemption victims found for incoming pod"),
-            (self._n_nodes - self._n_helpful, "Preemption is not helpful for scheduling"),
-        ]
-        reasons = ", ".join(f"{n} {why}" for n, why in counts if n)
-        return Status.unschedulable(f"0/{self._n_nodes} nodes are available: {reasons}.")
+        why = answer.why if answer is not None else otherwise
+        if why:
+            is_stated = answer is not None and answer.search is SearchOutcome.GAVE_UP
+            may_exist = self._trials.gave_up and not is_stated
+            return Status.refused(Code.UNSCHEDULABLE, EvenWithAllGone(self._whose, why, may_exist))
+        return Status.refused(Code.UNSCHEDULABLE, NoVictims(self._n_nodes, self._n_helpful))
 
     def _ran_out(self) -> Status:
         return Status.unschedulable(

@@ -23,6 +23,7 @@ from gangsched.core.framework.profile import Demand
 from gangsched.core.preemption.costs import Chosen
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.why import Why
 
 # Measured costs of queries, in looks. One look pays for this many nodes in arrays, or this many pods removed
 # from a Trial; then a cycle; then a search for a placing order, which looks at all nodes before it tries
@@ -104,7 +105,7 @@ class VictimTrials:
         self._answers[key] = answer
         return answer
 
-    def lacks(self, chosen: Chosen) -> str:
+    def lacks(self, chosen: Chosen) -> Why:
         """Why the unit is kept out whatever room it has without these pods; "" if it is not."""
         if self._dry_run.lacks is None:
             return ""

@@ -28,6 +28,7 @@ from gangsched.core.state.group_status import (
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import BOUND, Group, MemberState, PodInfo
 from gangsched.core.types.lost_members import lacks
+from gangsched.core.why import OfGang, Reserved, Why, words
 from gangsched.errors import InvariantError
 from gangsched.model.effects import (
     DEVICES_HEALTHY,
@@ -42,13 +43,11 @@ from gangsched.model.effects import (
 from gangsched.model.events import PodGroupAdded, PodGroupUpdated
 from gangsched.model.objects import Node, Pod
 from gangsched.model.pod_group import CORE, PodGroup
-from gangsched.model.printable import MAX_MESSAGE, clean, clean_for, several
+from gangsched.model.printable import clean, clean_for, several
 
 SCHEDULER_ERROR = "SchedulerError"
 GATED = "SchedulingGated"
 """The reason is not Unschedulable, so that an autoscaler adds no node for such a pod."""
-# A message with its marked names, before they are rendered; what the API server answers is of any length.
-_MAX_MARKED = 8 * MAX_MESSAGE
 # Members with the full text: the first by name, which are the same after a restart and come first in `kubectl
 # get pods`.
 N_SPEAKERS = 5
@@ -58,16 +57,16 @@ class Reporter:
     """Turns the core's decisions into effects for people to read.
 
     What it writes is read by the tenants of the object's namespace, so it names no object of another one
-    (clean_for). A group's `message` keeps the names, marked: explain and the pages show them by their rights.
+    (clean_for). A group's `why` keeps all of it: explain and the pages show the names in it by their rights.
     """
 
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared
 
-    def rejected(self, group: Group, message: str, *, reason: str = "FailedScheduling") -> None:
+    def rejected(self, group: Group, why: Why, *, reason: str = "FailedScheduling") -> None:
         """Reports why the group cannot start now: a condition on unbound members (or a few of them), and an
         event."""
-        message = message[:_MAX_MARKED]
+        message = words(why)
         self._tell(group, message)
         # A gated member has its own condition (SchedulingGated, from the API server), which stays true.
         unbound = (MemberState.PENDING, MemberState.ASSUMED)
@@ -75,30 +74,29 @@ class Reporter:
         if group.reported != message:
             group.reported = message
             self.event(group, "Warning", reason, "Scheduling", message)
-        group.message = message
+        group.why = why
         self.status(group, scheduled=False, reason=UNSCHEDULABLE, message=message)
 
     def kept_out(self, info: PodInfo, message: str) -> None:
         """Reports that PreEnqueue keeps the pod out of the queue; `kubectl get pods` shows it like a gate."""
         self._condition(info, GATED, message)
 
-    def waiting(self, group: Group, message: str, wait_s: float) -> None:
+    def waiting(self, group: Group, why: Why, wait_s: float) -> None:
         """Reports that the group holds its reservations and waits in Permit, for at most wait_s in all."""
-        self._tell(group, message)
-        then = f"for {wait_s:g} s at most, then all is given back and tried again"
-        message = f"gang {group.key} is reserved and waits: {message[:_MAX_MARKED]}; {then}"
-        group.message = message
+        self._tell(group, str(why))
+        group.why = Reserved(str(group.key), why, wait_s)
+        message = str(group.why)
         self._tell_members(group, group.in_state(MemberState.ASSUMED), message)
         if group.reported != message:
             group.reported = message
             self.event(group, "Normal", "GangWaiting", "Permit", message)
         self._tell_step(group)
 
-    def preempting(self, group: Group, message: str) -> None:
+    def preempting(self, group: Group, why: Why) -> None:
         """Reports that the group's room is reserved until its victims are gone."""
-        self._tell(group, message)
-        message = f"gang {group.key}: {message}" if group.is_gang else message
-        group.message = message
+        self._tell(group, str(why))
+        group.why = OfGang(str(group.key), why) if group.is_gang else why
+        message = str(group.why)
         self._tell_members(group, group.in_state(MemberState.PENDING), message)
         if group.reported != message:
             group.reported = message
@@ -106,7 +104,7 @@ class Reporter:
 
     def bound(self, group: Group) -> None:
         """Reports that the group is whole: one event for a gang, kube-scheduler's own for a lone pod."""
-        group.message = ""
+        group.why = ""
         group.reported = ""
         if group.is_gang:
             message = is_bound_where(group)
@@ -151,7 +149,7 @@ class Reporter:
         only once completing the gang has failed too: most often they are bound within the same second."""
         message = f"gang {group.key} is bound in part ({group.n_bound} of {group.start_count}): {why}"
         self.aborted(group, message)
-        group.message = why[:_MAX_MARKED]
+        group.why = why
         if group.is_completing:
             self._tell_members(group, group.in_state(MemberState.PENDING), message)
             self.status(group, scheduled=False, reason=UNSCHEDULABLE, message=message)
@@ -173,10 +171,10 @@ class Reporter:
         """
         message = (
             f"gang {group.key} keeps what it has reserved until the API server itself gives a clear answer: "
-            f"{message[:_MAX_MARKED]}"
+            f"{words(message)}"
         )
         self._tell(group, message)
-        group.message = message
+        group.why = message
         if group.reported != message:
             group.reported = message
             self.event(group, "Warning", "AnswerUnclear", "Binding", message)

@@ -113,7 +113,7 @@ class StartTogether:
             namespace, _, own = name.partition("/")
             other = self._groups.get(GroupKey(group.key.dialect, namespace, own))
             if other is not None and other.problem and not other.start_together:
-                return other.problem
+                return str(other.problem)
         return ""
 
     def changed(self, group: Group, before: tuple[str, ...]) -> list[Group]:

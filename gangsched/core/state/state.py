@@ -41,6 +41,7 @@ from gangsched.core.state.waking import Waking
 from gangsched.core.types.clock import Clock
 from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo, Preemption
+from gangsched.core.why import Why
 from gangsched.model.effects import Effect
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey
@@ -311,7 +312,7 @@ class SharedState:
             if not preemption.waits_for:
                 self.queue.activate(preemption.unit[0], Cause.LOOK_AGAIN)
 
-    def forget_all(self, group: Group, why: str) -> int:
+    def forget_all(self, group: Group, why: Why) -> int:
         """Releases all reservations of a group that has not sent a bind; returns their number."""
         held = group.in_state(MemberState.ASSUMED)
         if held:
@@ -322,7 +323,7 @@ class SharedState:
         group.move_all(held, MemberState.ASSUMED, MemberState.PENDING)
         self.forget_permit(group)
         if held and self.observer is not None:
-            self.observer.gave_back(group, len(held), why)
+            self.observer.gave_back(group, len(held), str(why))
         return len(held)
 
     def forget_permit(self, group: Group) -> None:

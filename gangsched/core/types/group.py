@@ -33,6 +33,7 @@ from gangsched.core.types.states import (
     MemberState,
 )
 from gangsched.core.types.victim_words import LOWER, PAST_WALLTIME
+from gangsched.core.why import Why, words
 from gangsched.model.objects import Condition, Pod
 from gangsched.model.pod_group import POD, GroupKey, PodGroup
 
@@ -107,11 +108,12 @@ class Group:
     it. moves: (when, cause) of each change since state `moved_from` (core.state.transitions). n_of_role: how
     many existing members state each role. n_changes: how often members came, went, changed or began to leave.
     warned: ignored statements that were reported. reported_conditions: conditions last written to its object
-    beside its state. raised: the most that PreEnqueue adds to a member's priority. wished_priority: its
-    object's. tried_s: when its last attempt was; n_early: how many in a row were early
-    (core.state.early_turns). start_record, marked and doubts: of core.binding.start_records; lost: what it
-    lacks, as last reported (core.groups.lost_members). states_walltime: whether a member has ever had a key
-    of walltimes; has_conditions: whether one has ever had conditions.
+    beside its state. why: the reason that was reported last; "": there is none. raised: the most that
+    PreEnqueue adds to a member's priority. wished_priority: its object's. tried_s: when its last attempt was;
+    n_early: how many in a row were early (core.state.early_turns). start_record, marked and doubts: of
+    core.binding.start_records; lost: what it lacks, as last reported (core.groups.lost_members).
+    states_walltime: whether a member has ever had a key of walltimes; has_conditions: whether one has ever
+    had conditions.
     """
 
     __slots__ = (
@@ -132,7 +134,6 @@ class Group:
         "lost",
         "marked",
         "members",
-        "message",
         "moved_from",
         "moves",
         "n_changes",
@@ -157,6 +158,7 @@ class Group:
         "status_written",
         "tried_s",
         "warned",
+        "why",
         "wished_priority",
     )
 
@@ -169,7 +171,9 @@ class Group:
         self.definition: PodGroup | None = None
         self.stated: dict[tuple[object, ...], int] = {}
         self.read_from: tuple[object, ...] = ()
-        self.problem = self.own_problem = ""
+        self.problem: Why = ""
+        self.own_problem = ""
+        self.why: Why = ""
         self.priority = self.wished_priority = self.raised = self.n_changes = 0
         self.state = self.moved_from = GATHERING
         self.moves: list[tuple[float, Any]] = []
@@ -177,7 +181,7 @@ class Group:
         self.first_complete_s = NEVER_S
         self.attempts = self.failure = self.active_token = self.n_early = 0
         self.failed_binds: dict[str, str] = {}
-        self.cause_id = self.message = self.reported = self.warned = self.lost = self.start_record = ""
+        self.cause_id = self.reported = self.warned = self.lost = self.start_record = ""
         self.marked: tuple[str, Mapping[str, Condition | None]] = _UNMARKED
         self.doubts: tuple[str, ...] = ()
         self.backoff_until_s = self.tried_s = -NEVER_S
@@ -191,6 +195,11 @@ class Group:
 
     def __repr__(self) -> str:
         return f"<{self.key} {self.state.value} {dict(self.counts)}>"
+
+    @property
+    def message(self) -> str:
+        """Why it does not run, in words, with the names in it marked."""
+        return words(self.why)
 
     @property
     def is_gang(self) -> bool:

@@ -6,7 +6,7 @@ every plugin. Source of the idea: KEP-5598 (opportunistic batching), SignPod.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import copy
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ from gangsched.config.strict import nearest
 from gangsched.core.types.affinity_terms import Carried, affinity_terms_of, spread_selectors_of
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.spec_limits import n_node_requirements, over_limit, plain
+from gangsched.core.why import NotDoneYet, Why
 from gangsched.errors import ParseError
 from gangsched.model.device_constraints import CONSTRAINTS_KEY, DeviceConstraint, parse_constraints
 from gangsched.model.devices import device_demand
@@ -79,7 +80,7 @@ def device_demands_of(pod: Pod) -> tuple[str | None, str | None] | None:
 class Unsigned(msgspec.Struct, frozen=True):
     """A plugin failed to sign the pod; the pod is rejected with this reason."""
 
-    problem: str
+    problem: Why
 
 
 class PodTemplate:
@@ -144,7 +145,7 @@ class PodTemplate:
         self.labels = labels
         self.affinity_terms: tuple[Carried, ...] = affinity_terms_of(pod)
         self.namespace = pod.metadata.namespace
-        self.problem = over_limit(pod.spec)
+        self.problem: Why = over_limit(pod.spec)
         self.spec: PodSpec = plain(pod.spec) if self.problem else pod.spec
         self.spread_selectors: tuple[Selector | None, ...] = spread_selectors_of(self.spec, labels)
         self.n_pod_terms = len(self.affinity_terms) + len(self.spread_selectors)
@@ -159,7 +160,7 @@ class PodTemplate:
         if pod.unreadable:
             self.problem = f"{pod.unreadable} cannot be read"
         self.problem = self.problem or unsupported(pod.spec)
-        self.problem = self.problem or refused_share(pod.metadata.annotations, self.requests)
+        self.problem = self.problem or _of_share(pod, self.requests)
         self.needs = _needs(self.spec)
         self.volumes = tuple(volume for volume in pod.spec.volumes or () if volume.is_storage)
         constraints, required = device_demands_of(pod) or (None, None)
@@ -251,13 +252,14 @@ def _needs(spec: PodSpec) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def unsupported(spec: PodSpec) -> str:
+def unsupported(spec: PodSpec) -> Why:
     """A requirement of the pod that no plugin of ours supports yet; "" when there is none.
 
     Placing it anyway would break a guarantee that its user expects.
     """
     if spec.resource_claims:
-        return "spec.resourceClaims: claims of dynamic resource allocation are not supported (yet)"
+        told = "spec.resourceClaims: claims of dynamic resource allocation are not supported (yet)"
+        return NotDoneYet(told)
     if spec.not_understood:
         return spec.not_understood
     if spec.workload_ref:
@@ -267,6 +269,11 @@ def unsupported(spec: PodSpec) -> str:
             "gangsched.io/min-members"
         )
     return ""
+
+
+def _of_share(pod: Pod, requests: Iterable[str]) -> Why:
+    told = refused_share(pod.metadata.annotations, requests)
+    return NotDoneYet(told) if told else ""
 
 
 def _signed_volumes(pod: Pod) -> list[object]:

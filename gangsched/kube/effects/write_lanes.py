@@ -16,7 +16,7 @@ from typing import Unpack
 
 import msgspec
 
-from gangsched.errors import ApiError, says_namespace_goes
+from gangsched.errors import ApiError
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.effects.slow_lane import LaneOptions, SlowLane
 from gangsched.kube.effects.writes import (
@@ -66,6 +66,7 @@ from gangsched.model.events import (
     PodUnread,
 )
 from gangsched.model.objects import Pod
+from gangsched.model.server_refusals import says_budget_refuses, says_namespace_goes
 
 _decode_pod = bounded.lenient_decoder(Pod)
 
@@ -176,9 +177,7 @@ class EvictionLane(SlowLane[EvictPod | DeletePod]):
         # A disruption budget causes a 429 too, with a reason; plain throttling has none or a Retry-After. Two
         # budgets that cover one pod cause a 500, as long as both exist.
         is_budget = error.subject is not None and (
-            error.reason == "DisruptionBudget"
-            or "disruption budget" in error.message
-            or "PodDisruptionBudget" in error.message
+            error.reason == "DisruptionBudget" or says_budget_refuses(error.message)
         )
         if may_pass(error) and not is_budget:
             return True

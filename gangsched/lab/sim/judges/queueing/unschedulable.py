@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from gangsched.core.explain import explain
-from gangsched.core.explain_room import HAS_ROOM
+from gangsched.core.explain import finding
 from gangsched.core.framework.plan import TOPOLOGY
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group, GroupState
+from gangsched.model.printable import clean
 from gangsched.plugins import IN_TREE
 
 OURS = frozenset(("", TOPOLOGY, *IN_TREE))
@@ -40,10 +40,10 @@ class UnschedulableGroups:
         self._n_looks += 1
         for k in range(min(_AT_ONCE, len(resting))):
             group = resting[(self._n_looks * _AT_ONCE + k) % len(resting)]
-            found = explain(scheduler, group, now_s)
-            if HAS_ROOM in found.answer and "starts together" not in found.answer and not excuses(group):
-                rests_s = now_s - group.since_s
-                yield f"woken-in-time: {group.key} rests for {rests_s:.1f} s, and would fit: {found.answer}"
+            found = finding(scheduler, group, now_s)
+            if found.pauses and not excuses(group):
+                rests_s, told = now_s - group.since_s, clean(found.answer)
+                yield f"woken-in-time: {group.key} rests for {rests_s:.1f} s, and would fit: {told}"
 
 
 def _is_resting(group: Group, scheduler: Scheduler, now_s: float) -> bool:

@@ -1,0 +1,299 @@
+"""Reasons as values, and the words that each is told in.
+
+A reason is kept as what it names (nodes, members, devices, amounts, other groups), and becomes text only
+where it leaves the core: in a condition, an event, an answer of `explain`. What decides, explains or judges
+reads the values and never a text. Names of other namespaces' objects are marked in the words
+(model.printable), so that administrators and tenants each get their own rendering of one value.
+
+What somebody else has said (a plugin of users, the API server, a field that does not parse) is a text from
+the start and stays one. Not here: what decides. Called by all rooms of the core, and by plugins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+
+import msgspec
+
+from gangsched.model.printable import MAX_MESSAGE
+
+# A reason's words with their marked names, before they are rendered; what a server answers is of any length.
+_MAX_MARKED = 8 * MAX_MESSAGE
+_MAX_NODES = 3
+
+
+class Because(msgspec.Struct, frozen=True):
+    """A reason of ours; as text it is told in words, with the names in it marked."""
+
+
+Why = Because | str
+"""A reason of ours, or what somebody else has said."""
+
+
+def words(why: Why) -> str:
+    """Tells the reason with its names marked, cut to size."""
+    return str(why)[:_MAX_MARKED]
+
+
+def parts_of(why: Why) -> Iterator[Why]:
+    """Yields the reason and all that it is made of, from the whole to the parts."""
+    yield why
+    if isinstance(why, Because):
+        for name in why.__struct_fields__:
+            held = getattr(why, name)
+            for one in held if isinstance(held, tuple) else (held,):
+                if isinstance(one, Because):
+                    yield from parts_of(one)
+
+
+def is_about(why: Why, *kinds: type[Because]) -> bool:
+    """Whether it is one of these kinds of reasons, or has one in it."""
+    return any(isinstance(one, kinds) for one in parts_of(why))
+
+
+# -- one after the other, and about whom -------------------------------------------------------------------
+
+
+class Several(Because, frozen=True):
+    """Reasons told one after the other."""
+
+    parts: tuple[Why, ...]
+
+    def __str__(self) -> str:
+        return " ".join(map(str, self.parts))
+
+
+def together(*whys: Why) -> Why:
+    """Joins reasons; what is joined already is not nested."""
+    found: list[Why] = []
+    for why in whys:
+        found += _parts(why)
+    return found[0] if len(found) == 1 else Several(tuple(found))
+
+
+def beyond(beginning: Why, whole: Why) -> tuple[Why, ...] | None:
+    """Returns what `whole` adds to its beginning; None: it begins otherwise."""
+    begun, found = _parts(beginning), _parts(whole)
+    return found[len(begun) :] if found[: len(begun)] == begun else None
+
+
+def _parts(why: Why) -> tuple[Why, ...]:
+    return why.parts if isinstance(why, Several) else (why,)
+
+
+class OfGang(Because, frozen=True):
+    """A reason that concerns a whole gang."""
+
+    gang: str
+    why: Why
+
+    def __str__(self) -> str:
+        return f"gang {self.gang}: {self.why}"
+
+
+class OfMember(Because, frozen=True):
+    """Why a member is refused; in a gang, all of whose members get the message."""
+
+    member: str
+    why: Why
+
+    def __str__(self) -> str:
+        return f"member {self.member}: {self.why}"
+
+
+def without_gang(gang: str, why: Why) -> Why:
+    """Leaves out the gang's name in front, which is there already."""
+    first, *rest = _parts(why)
+    return together(first.why, *rest) if isinstance(first, OfGang) and first.gang == gang else why
+
+
+class OfPlugin(Because, frozen=True):
+    """Why a plugin keeps a group out, whatever room it has."""
+
+    plugin: str
+    why: Why
+
+    def __str__(self) -> str:
+        return f"{self.plugin}: {self.why}"
+
+
+# -- where a pod cannot go ---------------------------------------------------------------------------------
+
+
+class Excluded(Because, frozen=True):
+    """How many nodes a plugin excludes, and its reason."""
+
+    n: int
+    plugin: str
+    why: Why
+
+    def __str__(self) -> str:
+        return f"{self.n} {self.why}"
+
+
+class NodesExcluded(Because, frozen=True):
+    """kube-scheduler's sentence: each node is counted under the first reason that excludes it."""
+
+    n_nodes: int
+    by: tuple[Excluded, ...]
+
+    def __str__(self) -> str:
+        told = ", ".join(map(str, self.by))
+        return f"0/{self.n_nodes} nodes are available" + (f": {told}." if told else ".")
+
+
+class FewFit(Because, frozen=True):
+    """How many members of a gang fit, and why one does not. role: of which they are counted; "": of all."""
+
+    role: str
+    n_fit: int
+    n_wanted: int
+    member: str
+    why: Why
+
+    def __str__(self) -> str:
+        role = f"role {self.role}: " if self.role else ""
+        return f"{role}{self.n_fit} of {self.n_wanted} fit; member {self.member}: {self.why}"
+
+
+class NearestDomain(Because, frozen=True):
+    """Why no domain takes a group, and what the nearest one lacks."""
+
+    said: str
+    where: str
+    why: Why
+
+    def __str__(self) -> str:
+        return f"{self.said}. In {self.where}: {self.why}"
+
+
+class SearchEnd(Enum):
+    """How the search for placements in other orders ended."""
+
+    PROVED = "No placement exists: every order of placing them ends like this."
+    PROVED_THERE = "There every order of placing them ends like this."
+    """What is proved is proved of one domain alone."""
+    GAVE_UP = "A placement may exist: the search for one ended at searchPlacements."
+    IN_TURNS = (
+        "A placement may exist: only some of the many domains are tried at a time, and the others later."
+    )
+    """Only other domains are untried."""
+
+
+class Searched(Because, frozen=True):
+    """How the search for placements in other orders ended."""
+
+    end: SearchEnd
+
+    def __str__(self) -> str:
+        return self.end.value
+
+
+class DeviceSetsGivenUp(Because, frozen=True):
+    """The search for sets of devices ended at its budget on these nodes."""
+
+    nodes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        some = ", ".join(self.nodes[:_MAX_NODES]) + (", ..." if len(self.nodes) > _MAX_NODES else "")
+        return f"A placement may exist: the search for sets of devices was given up on {some}."
+
+
+def proved_there(why: Why) -> Why:
+    """Limits what is proved to one domain."""
+    proved, there = Searched(SearchEnd.PROVED), Searched(SearchEnd.PROVED_THERE)
+    return together(*(there if one == proved else one for one in _parts(why)))
+
+
+# -- what is written and not done --------------------------------------------------------------------------
+
+
+class NotDoneYet(Because, frozen=True):
+    """Asked for what is right, and is not done here so far."""
+
+    said: str
+
+    def __str__(self) -> str:
+        return self.said
+
+
+class FilterOff(Because, frozen=True):
+    """Asked for what a Filter enforces that the profile does not enable."""
+
+    wish: str
+    plugin: str
+
+    def __str__(self) -> str:
+        return f"{self.wish}: the filter {self.plugin}, which enforces it, is not enabled in this profile"
+
+
+class DevicesOff(Because, frozen=True):
+    """Asked for devices by name, by this annotation, in a profile without them."""
+
+    key: str
+
+    def __str__(self) -> str:
+        return f"metadata.annotations: {self.key}: the plugin Devices is off in this pod's profile"
+
+
+class PerhapsMisspelt(Because, frozen=True):
+    """What is wrong with a group, and the keys on its pod that are not read and may be meant."""
+
+    problem: str
+    ignored: str
+
+    def __str__(self) -> str:
+        return f"{self.problem}; {self.ignored}"
+
+
+# -- waiting -----------------------------------------------------------------------------------------------
+
+
+class Reserved(Because, frozen=True):
+    """A gang holds its reservations and waits in Permit, for at most wait_s in all."""
+
+    gang: str
+    waits_for: Why
+    wait_s: float
+
+    def __str__(self) -> str:
+        then = f"for {self.wait_s:g} s at most, then all is given back and tried again"
+        return f"gang {self.gang} is reserved and waits: {words(self.waits_for)}; {then}"
+
+
+class RoomLost(Because, frozen=True):
+    """The room that evictions made is gone. why: why it does not fit now."""
+
+    why: Why
+
+    def __str__(self) -> str:
+        return f"preemption: the room that was made for it is gone: {self.why}"
+
+
+class NoVictims(Because, frozen=True):
+    """kube-scheduler's sentence on preemption: nodes where evicting pods might help, and the others."""
+
+    n_nodes: int
+    n_helpful: int
+
+    def __str__(self) -> str:
+        counts = [
+            (self.n_helpful, "No preemption victims found for incoming pod"),
+            (self.n_nodes - self.n_helpful, "Preemption is not helpful for scheduling"),
+        ]
+        told = ", ".join(f"{n} {why}" for n, why in counts if n)
+        return f"0/{self.n_nodes} nodes are available: {told}."
+
+
+class EvenWithAllGone(Because, frozen=True):
+    """Preemption does not help. whose: the pods that might go; may_exist: the search ended before all
+    placements beside some of them were tried."""
+
+    whose: str
+    why: Why
+    may_exist: bool = False
+
+    def __str__(self) -> str:
+        more = " A placement beside some of them may exist: the search ended first." if self.may_exist else ""
+        return f"even with all {self.whose} gone, {self.why}{more}"
