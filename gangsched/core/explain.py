@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from gangsched.config.queueing import QueueingSettings
 from gangsched.config.strict import nearest
-from gangsched.core.cycle.shortage import named
 from gangsched.core.explain_owed import NO_MORE, Owed, owed
 from gangsched.core.explain_room import Found, NearMiss, Reason, placeable
 from gangsched.core.explain_sets import apart
@@ -31,7 +30,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.ended import End, end_of
 from gangsched.core.types.group import NEVER_S, BindState, Group, GroupState, MemberState
 from gangsched.core.types.states import NOT_QUEUED
-from gangsched.core.why import PerhapsMisspelt
+from gangsched.core.why import PerhapsMisspelt, named
 from gangsched.model.printable import clean as in_full
 from gangsched.model.printable import clean_for, marked, sentence, several
 from gangsched.model.server_refusals import says_quota_is_exceeded

@@ -12,10 +12,10 @@ from itertools import islice
 
 import msgspec
 
-from gangsched.core.cycle.shortage import named
 from gangsched.core.groups.owners import MAX_MAKERS
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
+from gangsched.core.why import named
 from gangsched.model.owners import COUNTED_BY, Owner
 from gangsched.model.pod_group import MIN_MEMBERS_KEY, OURS, TOTAL_MEMBERS_KEY
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gangsched.core.cache.queue_limits import KEPT_FOR
 from gangsched.core.cache.queue_tree import QUEUE_KEY
 from gangsched.core.preemption.queue_rights import SYSTEM_PRIORITY
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
+from gangsched.core.why import KEPT_FOR
 from gangsched.model.printable import marked, sentence
 from gangsched.model.resources import amount_text
 

@@ -11,16 +11,21 @@ the start and stays one. Not here: what decides. Called by all rooms of the core
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from enum import Enum
+from itertools import islice
 
 import msgspec
 
-from gangsched.model.printable import MAX_MESSAGE
+from gangsched.model.printable import MAX_MESSAGE, marked, several
+from gangsched.model.resources import amount_text
 
 # A reason's words with their marked names, before they are rendered; what a server answers is of any length.
 _MAX_MARKED = 8 * MAX_MESSAGE
-_MAX_NODES = 3
+# This many things are named in a reason.
+MAX_NAMED = 3
+KEPT_FOR = "kept for groups that are promised room or have been passed as often as allowed"
 
 
 class Because(msgspec.Struct, frozen=True):
@@ -121,6 +126,30 @@ class OfPlugin(Because, frozen=True):
 # -- where a pod cannot go ---------------------------------------------------------------------------------
 
 
+class Insufficient(Because, frozen=True):
+    """kube-scheduler's reason for nodes with too little of something."""
+
+    what: str
+
+    def __str__(self) -> str:
+        return f"Insufficient {self.what}"
+
+
+class UntoleratedTaint(Because, frozen=True):
+    """A taint that the pod does not tolerate; without a key: one of several others."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+    def __str__(self) -> str:
+        told = "node(s) had untolerated taint(s)"
+        if not self.key:
+            return told
+        value = f"={self.value}" if self.value else ""
+        return f"{told} {{{self.key}{value}:{self.effect}}}"
+
+
 class Excluded(Because, frozen=True):
     """How many nodes a plugin excludes, and its reason."""
 
@@ -196,7 +225,7 @@ class DeviceSetsGivenUp(Because, frozen=True):
     nodes: tuple[str, ...]
 
     def __str__(self) -> str:
-        some = ", ".join(self.nodes[:_MAX_NODES]) + (", ..." if len(self.nodes) > _MAX_NODES else "")
+        some = ", ".join(self.nodes[:MAX_NAMED]) + (", ..." if len(self.nodes) > MAX_NAMED else "")
         return f"A placement may exist: the search for sets of devices was given up on {some}."
 
 
@@ -204,6 +233,131 @@ def proved_there(why: Why) -> Why:
     """Limits what is proved to one domain."""
     proved, there = Searched(SearchEnd.PROVED), Searched(SearchEnd.PROVED_THERE)
     return together(*(there if one == proved else one for one in _parts(why)))
+
+
+# -- what it lacks ------------------------------------------------------------------------------------------
+
+
+class TooFewNodes(Because, frozen=True):
+    """Waiting does not help: n_fit of n_wanted would fit with nothing else running."""
+
+    n_fit: int
+    n_wanted: int
+
+    def __str__(self) -> str:
+        if self.n_wanted == 1:
+            return "No node that suits it is large enough, even with nothing else running."
+        return f"Too few nodes suit it: with nothing else running, {self.n_fit} of {self.n_wanted} would fit."
+
+
+class TakenByItself(Because, frozen=True):
+    """How many nodes had room until other members of the gang were placed there."""
+
+    n_nodes: int
+
+    def __str__(self) -> str:
+        return f"Of these, {self.n_nodes} had room until its other members were placed there."
+
+
+class ReservedBy(Because, frozen=True):
+    """Who has reserved how much of what is short. by: (the name, marked, and the amount)."""
+
+    resource: str
+    by: tuple[tuple[str, int], ...]
+
+    def __str__(self) -> str:
+        amount = amount_text(self.resource, sum(n for _, n in self.by))
+        by_name = {name: amount_text(self.resource, n) for name, n in self.by}
+        return f"{amount} {self.resource} are reserved by {named(by_name)}."
+
+
+class UnhealthyDevices(Because, frozen=True):
+    """(ID, node) of unhealthy devices where room is short; n_more are not named."""
+
+    devices: tuple[tuple[str, str], ...]
+    n_more: int
+
+    def __str__(self) -> str:
+        more = f", {self.n_more} more" if self.n_more else ""
+        return f"Unhealthy: {', '.join(f'{one} on {node}' for one, node in self.devices)}{more}."
+
+
+class HeldBy(Because, frozen=True):
+    """A group, or another scheduler's pod, that holds what is short, and when it is due to end, by what."""
+
+    kind: str
+    name: str
+    amount: int
+    ends: datetime
+    how: str
+
+
+class HeldUntil(Because, frozen=True):
+    """Who holds what is short and has a known end, the soonest first; n_more are not named."""
+
+    resource: str
+    by: tuple[HeldBy, ...]
+    n_more: int
+
+    def __str__(self) -> str:
+        told: list[str] = []
+        for one in self.by:
+            amount = amount_text(self.resource, one.amount)
+            what = amount if told else f"holds {amount} {self.resource}"
+            told.append(f"{marked(one.kind, [one.name])} {what} until {minute(one.ends)} ({one.how})")
+        if self.n_more:
+            told.append(f"{self.n_more} more have a known end")
+        return "; ".join(told) + "."
+
+
+class QueueFull(Because, frozen=True):
+    """A queue's limit keeps a group out. kept: within the limit, for groups whose turn it is."""
+
+    queue: str
+    resource: str
+    used: int
+    limit: int
+    kept: int
+    needs: int
+
+    def __str__(self) -> str:
+        used, limit, kept, needs = (
+            amount_text(self.resource, n) for n in (self.used, self.limit, self.kept, self.needs)
+        )
+        if self.needs > self.limit:
+            what = f"needs {needs} {self.resource}, more than its limit of {limit}"
+            return f"queue {self.queue}: {what}: it never starts"
+        beside = f", {kept} {KEPT_FOR}" if self.kept else ""
+        return f"queue {self.queue}: {used} of {limit} {self.resource} used{beside}, needs {needs}"
+
+
+class MembersMissing(Because, frozen=True):
+    """A gang has been incomplete for a while. roles: which lack members, in words; more: what else is known
+    of why, in words."""
+
+    gang: str
+    n_existing: int
+    n_needed: int
+    n_gated: int
+    roles: str
+    more: str
+
+    def __str__(self) -> str:
+        told = f"gang {self.gang} waits for members: {self.n_existing} of {self.n_needed} exist"
+        gated = f", {self.n_gated} more are gated" if self.n_gated else ""
+        return f"{told}{gated}{self.roles}{self.more}"
+
+
+def named(amounts: Mapping[str, int | str]) -> str:
+    """ "a (16), b (8), 2 more"."""
+    told = [f"{name} ({n})" if len(amounts) > 1 else name for name, n in islice(amounts.items(), MAX_NAMED)]
+    more = len(amounts) - len(told)
+    return ", ".join(told) + (f", {more} more" if more else "")
+
+
+def minute(at: datetime) -> str:
+    """The time of an end that is known to the minute at best."""
+    return f"about {at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 # -- what is written and not done --------------------------------------------------------------------------
@@ -260,6 +414,36 @@ class Reserved(Because, frozen=True):
     def __str__(self) -> str:
         then = f"for {self.wait_s:g} s at most, then all is given back and tried again"
         return f"gang {self.gang} is reserved and waits: {words(self.waits_for)}; {then}"
+
+
+class WaitsForVictims(Because, frozen=True):
+    """Room is reserved until these pods are gone, of the kind `whose`."""
+
+    n_nodes: int
+    pods: tuple[str, ...]
+    whose: str
+
+    def __str__(self) -> str:
+        pods = _counted(self.pods, self.whose, "to go")
+        return f"preemption: room is reserved on {several(self.n_nodes, 'node')}; waiting for {pods}"
+
+
+class WouldTake(Because, frozen=True):
+    """Where a group would be placed if these pods might be evicted."""
+
+    nodes: tuple[str, ...]
+    pods: tuple[str, ...]
+    whose: str
+
+    def __str__(self) -> str:
+        where = ", ".join(self.nodes[:MAX_NAMED]) + (", …" if len(self.nodes) > MAX_NAMED else "")
+        pods = _counted(self.pods, self.whose)
+        return f"preemption: it would be placed on {where} in place of {pods}; nothing is evicted"
+
+
+def _counted(pods: tuple[str, ...], whose: str, what: str = "") -> str:
+    n = f"1 {whose.replace('pods', 'pod', 1)}" if len(pods) == 1 else f"{len(pods)} {whose}"
+    return f"{n}{' ' if what else ''}{what}: {marked('pod', pods)}"
 
 
 class RoomLost(Because, frozen=True):

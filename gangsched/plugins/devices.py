@@ -38,6 +38,7 @@ from gangsched.core.framework.interface import (
 from gangsched.core.types.arrays import NO_LIMIT
 from gangsched.core.types.least_asked import least_asked
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.why import Insufficient, Why
 from gangsched.model.device_constraints import CONSTRAINTS_KEY, DeviceConstraint
 from gangsched.model.device_labels import bad_key
 from gangsched.model.device_sets import sets_of
@@ -120,17 +121,17 @@ class Devices:
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: DeviceQueries
-    ) -> Sequence[tuple[str, BoolArray]]:
-        found: list[tuple[str, BoolArray]] = []
+    ) -> Sequence[tuple[Why, BoolArray]]:
+        found: list[tuple[Why, BoolArray]] = []
         for resource, amount, free in _asked(template, view):
             short, unknown = (free >= 0) & (free < amount), view.with_unknown(resource)
-            found.append((f"Insufficient healthy devices of {resource}", short & ~unknown))
+            found.append((Insufficient(f"healthy devices of {resource}"), short & ~unknown))
             if (short & unknown).any():
                 found.append((_not_known(resource), short & unknown))
         for resource, constraint in template.constraints.items():
             found += _missing(template.requests[resource], resource, constraint, view)
         found += [(reason, unfit) for unfit, reason in _unlabelled(template, view)]
-        by_reason: dict[str, BoolArray] = {}  # two checks may have one reason for a node, which counts once
+        by_reason: dict[Why, BoolArray] = {}  # two checks may have one reason for a node, which counts once
         for reason, rows in found:
             by_reason[reason] = by_reason[reason] | rows if reason in by_reason else rows
         return [*by_reason.items()]

@@ -13,7 +13,7 @@ from typing import Any
 from gangsched.core.cache.kueue_admissions import ADMISSIONS
 from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.cache.queue_book import QueueBook
-from gangsched.core.cache.queue_limits import KEPT_FOR, OverLimit
+from gangsched.core.cache.queue_limits import OverLimit
 from gangsched.core.framework.eviction_rule import EvictionRule
 from gangsched.core.framework.status import SUCCESS, Code, Status
 from gangsched.core.preemption.queue_rights import SYSTEM_PRIORITY, QueueRights, is_within
@@ -21,7 +21,7 @@ from gangsched.core.preemption.victims import may_preempt, priority_of
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.needed import requests_of
-from gangsched.model.resources import amount_text
+from gangsched.core.why import QueueFull
 
 SYSTEM = "/system"
 """The lane of pods that the cluster itself needs; it comes first."""
@@ -157,19 +157,8 @@ def _less(
 
 def _over(over: OverLimit) -> Status:
     queue, resource, needs, used, kept, limit = over
-    texts = [amount_text(resource, n) for n in (needs, used, limit, kept)]
-    if needs > limit:
-        return Status(
-            Code.UNRESOLVABLE,
-            f"queue {queue}: needs {texts[0]} {resource}, more than its limit of {texts[2]}: it never starts",
-            Fairness.name,
-        )
-    beside = f", {texts[3]} {KEPT_FOR}" if kept else ""
-    return Status(
-        Code.UNSCHEDULABLE,
-        f"queue {queue}: {texts[1]} of {texts[2]} {resource} used{beside}, needs {texts[0]}",
-        Fairness.name,
-    )
+    code = Code.UNRESOLVABLE if needs > limit else Code.UNSCHEDULABLE
+    return Status.refused(code, QueueFull(queue, resource, used, limit, kept, needs), plugin=Fairness.name)
 
 
 def _queue_of(info: PodInfo, view: QueueView) -> str:

@@ -32,6 +32,7 @@ from gangsched.core.framework.interface import (
 from gangsched.core.types.least_asked import least_asked
 from gangsched.core.types.per_template import PerTemplate
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.why import Insufficient, Why
 from gangsched.errors import ParseError
 from gangsched.model.names import is_qualified_name
 from gangsched.model.resources import (
@@ -191,15 +192,15 @@ class NodeResourcesFit:
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: RoomQueries
-    ) -> Sequence[tuple[str, BoolArray]]:
-        found = [
-            ("Too many pods" if name == PODS else f"Insufficient {name}", view.free(column) < amount)
+    ) -> Sequence[tuple[Why, BoolArray]]:
+        found: list[tuple[Why, BoolArray]] = [
+            ("Too many pods" if name == PODS else Insufficient(name), view.free(column) < amount)
             for name, column, amount in self._asked(template)
         ]
         if template.missing:
             nowhere = np.ones(view.n_rows, dtype=np.bool_)
             missing = [name for name in template.missing if not self._ignores(name)]
-            found += [(f"Insufficient {name}", nowhere) for name in missing]
+            found += [(Insufficient(name), nowhere) for name in missing]
         return found
 
     def score(

@@ -25,6 +25,7 @@ from gangsched.core.framework.interface import (
     IntArray,
 )
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.why import UntoleratedTaint, Why
 from gangsched.model.objects import Taint, Toleration
 
 REASON = "node(s) had untolerated taint(s)"
@@ -109,22 +110,22 @@ class TaintToleration:
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: NodeQueries
-    ) -> Sequence[tuple[str, BoolArray]]:
+    ) -> Sequence[tuple[Why, BoolArray]]:
         """Gives one reason per first untolerated taint of a node; taints beyond the first few share one."""
         mask = self.filter(state, template, view)
         if mask is None:
             return ()
-        by_taint: dict[str, list[int]] = {}
+        by_taint: dict[UntoleratedTaint, list[int]] = {}
         own = Tolerations(template.spec.tolerations)
         for taints, code in view.taint_classes.items():
             if (first := _first_untolerated(own, taints)) is not None:
                 more = len(by_taint) >= _MAX_NAMED and first not in by_taint
-                by_taint.setdefault("" if more else first, []).append(code)
-        found = []
+                by_taint.setdefault(UntoleratedTaint() if more else first, []).append(code)
+        found: list[tuple[Why, BoolArray]] = []
         for taint, codes in by_taint.items():
             of_class = np.zeros(len(view.taint_classes), dtype=np.bool_)
             of_class[codes] = True
-            found.append((f"{REASON} {{{taint}}}" if taint else REASON, of_class[view.taint_class]))
+            found.append((taint, of_class[view.taint_class]))
         return found
 
     def score(
@@ -187,12 +188,10 @@ def _accept(own: Tolerations, taints: Taints) -> bool:
     return all(taint.effect not in _HARD or own.accept(taint) for taint in taints)
 
 
-def _first_untolerated(own: Tolerations, taints: Taints) -> str | None:
+def _first_untolerated(own: Tolerations, taints: Taints) -> UntoleratedTaint | None:
     for taint in taints:
         if taint.effect in _HARD and not own.accept(taint):
-            return (
-                f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
-            )
+            return UntoleratedTaint(taint.key, taint.value, taint.effect)
     return None
 
 

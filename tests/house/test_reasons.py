@@ -13,7 +13,6 @@ KNOWN: Mapping[str, str] = {
     "gangsched/model/server_refusals.py": "the API server's: its code and reason leave out what is meant",
     "gangsched/core/kept/eviction_rounds.py": "a pod's condition, in which a count outlasts the process",
     "gangsched/lab/sim/judges/queueing/filling.py": "the same condition, read for itself",
-    "gangsched/lab/sim/judges/words/conditions.py": "the conditions', which it recounts",
     "gangsched/lab/sim/runs/duel.py": "a defect's text, for the UIDs in it",
     "gangsched/lab/sim/wire/run.py": "the edge's, whose texts are what is tested",
     "gangsched/lab/sim/wire/server.py": "headers of HTTP",

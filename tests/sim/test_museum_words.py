@@ -11,14 +11,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from gangsched.core import reports
+from gangsched.core import reports, why
 from gangsched.core.cycle import shortage
 from gangsched.core.queueing import expected_ends
 from gangsched.core.types.group import GroupState
+from gangsched.core.why import QueueFull
 from gangsched.model import printable
 from gangsched.model.printable import in_full
-from gangsched.model.resources import amount_text
 from gangsched.plugins import fairness
 from gangsched.web import reading, reservations
 from tests.support.breaking import assert_caught
@@ -61,10 +62,10 @@ def one_more_of_an_empty_cluster_would_not_fit(patch: Patch) -> None:
 
 
 def every_device_is_reported_unhealthy(patch: Patch) -> None:
-    def all_of_them(found: Any, view: Any) -> list[str]:
+    def all_of_them(found: Any, view: Any) -> list[tuple[str, str]]:
         rows = range(view.n_rows)
         listed = ((row, view.inventory(row, "nvidia.com/gpu")) for row in rows)
-        return [f"{one} on {view.name(row)}" for row, has in listed if has is not None for one in has.ids]
+        return [(one, view.name(row)) for row, has in listed if has is not None for one in has.ids]
 
     patch.setattr(shortage, "unhealthy", all_of_them)
 
@@ -73,13 +74,16 @@ def holders_hold_twice_as_much(patch: Patch) -> None:
     right = expected_ends._holders
 
     def doubled(*args: Any) -> list[Any]:
-        return [one._replace(amount=2 * one.amount) for one in right(*args)]
+        return [replace(one, amount=2 * one.amount) for one in right(*args)]
 
     patch.setattr(expected_ends, "_holders", doubled)
 
 
 def what_is_used_is_left_out(patch: Patch) -> None:
-    patch.setattr(fairness, "amount_text", lambda resource, n: amount_text(resource, max(n - 4, 0)))
+    def with_less(queue: str, resource: str, used: int, *more: int) -> QueueFull:
+        return QueueFull(queue, resource, max(used - 4, 0), *more)
+
+    patch.setattr(fairness, "QueueFull", with_less)
 
 
 def names_of_other_namespaces_are_written(patch: Patch) -> None:
@@ -87,7 +91,7 @@ def names_of_other_namespaces_are_written(patch: Patch) -> None:
 
 
 def the_holder_of_what_is_short_is_named(patch: Patch) -> None:
-    patch.setattr(expected_ends, "marked", lambda kind, names, lead="": ", ".join(names))
+    patch.setattr(why, "marked", lambda kind, names, lead="": ", ".join(names))
 
 
 EXHIBITS: dict[str, tuple[str, str, Callable[[Patch], None]]] = {

@@ -22,10 +22,6 @@ class OverLimit(NamedTuple):
     limit: int
 
 
-KEPT_FOR = "kept for groups that are promised room or have been passed as often as allowed"
-"""For messages: what `kept` of OverLimit is."""
-
-
 class ByPriority:
     """What each queue's pods hold, by their priority when they came: so that a group at a limit learns
     that no pod there is less important without looking at each."""

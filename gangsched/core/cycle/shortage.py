@@ -9,7 +9,7 @@ Called by core.groups.attempts for the condition and by core.explain.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -22,12 +22,10 @@ from gangsched.core.cycle.near_names import near_names
 from gangsched.core.framework.plan import Shortage
 from gangsched.core.types.arrays import NO_LIMIT, BoolArray, IntArray
 from gangsched.core.types.group import NO_ROW, Group, MemberState, PodInfo
-from gangsched.core.why import Why
+from gangsched.core.why import MAX_NAMED, ReservedBy, TakenByItself, TooFewNodes, UnhealthyDevices, Why
 from gangsched.model.printable import marked
-from gangsched.model.resources import amount_text
 
 # Limits: names in one sentence; groups, members and nodes looked at for it.
-_MAX_NAMED = 3
 _MAX_GROUPS = 64
 _MAX_MEMBERS = 10_000
 _MAX_ROWS = 64
@@ -58,15 +56,12 @@ def lack_sentences(
     if small := too_small(short):
         yield small
     elif n_own := int((found[0].rows & _own_rows(short, found[0])).sum()):
-        yield f"Of these, {n_own} had room until its other members were placed there."
+        yield TakenByItself(n_own)
     for lack in found:
         if by := reserved_by(lack, short, group, waiting):
-            amount = amount_text(lack.resource, sum(by.values()))
-            by_name = {name(other): amount_text(lack.resource, n) for other, n in by.items()}
-            yield f"{amount} {lack.resource} are reserved by {named(by_name)}."
+            yield ReservedBy(lack.resource, tuple((name(other), n) for other, n in by.items()))
     if ill := unhealthy(found, short.trial):
-        more = f", {len(ill) - _MAX_NAMED} more" if len(ill) > _MAX_NAMED else ""
-        yield f"Unhealthy: {', '.join(ill[:_MAX_NAMED])}{more}."
+        yield UnhealthyDevices(tuple(ill[:MAX_NAMED]), max(len(ill) - MAX_NAMED, 0))
 
 
 def lacks(short: Shortage) -> list[Lack]:
@@ -108,13 +103,12 @@ def n_too_many(short: Shortage) -> int:
     return max(0, short.n_wanted - short.n_held - n_when_empty(short))
 
 
-def too_small(short: Shortage) -> str:
-    """Returns a sentence if the group would not fit even on empty nodes, else ""."""
+def too_small(short: Shortage) -> TooFewNodes | None:
+    """Returns the reason if the group would not fit even on empty nodes."""
     if not (n_more := n_too_many(short)):
-        return ""
-    if (n := short.n_wanted - short.n_held) == 1:
-        return "No node that suits it is large enough, even with nothing else running."
-    return f"Too few nodes suit it: with nothing else running, {n - n_more} of {n} would fit."
+        return None
+    n = short.n_wanted - short.n_held
+    return TooFewNodes(n - n_more, n)
 
 
 def reserved_by(lack: Lack, short: Shortage, group: Group, waiting: Iterable[Group]) -> dict[Group, int]:
@@ -143,8 +137,8 @@ def _reserved_row(info: PodInfo, group: Group, view: NodeQueries) -> int:
     return NO_ROW if row is None else row
 
 
-def unhealthy(found: Sequence[Lack], view: DeviceQueries) -> list[str]:
-    """ "ID on NODE" of unhealthy devices, on the first nodes that are short."""
+def unhealthy(found: Sequence[Lack], view: DeviceQueries) -> list[tuple[str, str]]:
+    """(ID, node) of unhealthy devices, on the first nodes that are short."""
     lines = []
     for lack in found:
         if not view.has_unhealthy(lack.resource):
@@ -153,15 +147,8 @@ def unhealthy(found: Sequence[Lack], view: DeviceQueries) -> list[str]:
             inventory = view.inventory(row, lack.resource)
             if inventory is not None and inventory.healthy.bit_count() < len(inventory.ids):
                 ill = [one for i, one in enumerate(inventory.ids) if not inventory.healthy >> i & 1]
-                lines += [f"{one} on {view.name(row)}" for one in ill]
+                lines += [(one, view.name(row)) for one in ill]
     return lines
-
-
-def named(amounts: Mapping[str, int | str]) -> str:
-    """ "a (16), b (8), 2 more"."""
-    parts = [f"{name} ({n})" if len(amounts) > 1 else name for name, n in islice(amounts.items(), _MAX_NAMED)]
-    more = len(amounts) - len(parts)
-    return ", ".join(parts) + (f", {more} more" if more else "")
 
 
 def _own_rows(short: Shortage, lack: Lack) -> BoolArray:

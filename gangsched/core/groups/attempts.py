@@ -43,7 +43,7 @@ from gangsched.core.types.group import (
     Preemption,
 )
 from gangsched.core.units import GroupAdmission, Units
-from gangsched.core.why import OfPlugin, Reserved, together, words
+from gangsched.core.why import OfPlugin, Reserved, Why, together, words
 from gangsched.model.printable import marked
 from gangsched.model.workloads import DEVICE_CLASSES
 
@@ -161,7 +161,7 @@ class Attempts:
                 message = f"its walltime counts as not stated: {'; '.join(problems[:_MAX_UNREAD])}"
                 self._reporter.event(group, "Warning", "WalltimeUnread", "Scheduling", message)
 
-    def _describe_ends(self, short: Shortage) -> Iterator[str]:
+    def _describe_ends(self, short: Shortage) -> Iterator[Why]:
         """Sentences for the condition: which groups run where room is short, and until when."""
         shared, queueing = self._shared, self._shared.settings.queueing
         if queueing is None or not queueing.writes_estimates or shared.walltimes is None:

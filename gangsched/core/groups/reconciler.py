@@ -22,6 +22,7 @@ from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import LONG_AGO_S, NEVER_S, Group, GroupState, MemberState
 from gangsched.core.types.lost_members import roles_text, runs_enough
 from gangsched.core.types.states import BINDING, NOT_STARTED
+from gangsched.core.why import MembersMissing, Why
 from gangsched.model.events import RefusalsRead
 
 # An incomplete gang is not reported before this: its pods are created one by one.
@@ -193,19 +194,23 @@ class Reconciler:
         if group.definition is None:
             kind = "PodGroup object" if group.is_gang else "definition"
             missing = self._owners.missing(group) or f"its {kind}, which does not exist (yet)"
-            message = f"gang {group.key} waits for {missing}"
+            why: Why = f"gang {group.key} waits for {missing}"
         else:
-            gated = group.counts[MemberState.GATED]
-            message = f"gang {group.key} waits for members: {group.n_existing} of {group.min_count} exist"
-            message += f", {gated} more are gated" if gated else ""
-            message += roles_text(group.missing_roles())
-            message += self._ended(group)
+            more = self._ended(group)
             never = self._owners.never(group)
-            message += f"; {never}" if never else ""
+            more += f"; {never}" if never else ""
             refused = self.refusals.sentence(group)
-            message += f"; {refused}" if refused else ""
+            more += f"; {refused}" if refused else ""
+            why = MembersMissing(
+                str(group.key),
+                group.n_existing,
+                group.min_count,
+                group.counts[MemberState.GATED],
+                roles_text(group.missing_roles()),
+                more,
+            )
             self.refusals.ask(group)
-        self._reporter.rejected(group, message)
+        self._reporter.rejected(group, why)
 
     def _ended(self, group: Group) -> str:
         """That members which had ended were deleted, where this may be why others wait for ever."""

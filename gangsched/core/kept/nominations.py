@@ -36,10 +36,11 @@ from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import NEVER_S, Group, MemberState, PodInfo, Preemption
 from gangsched.core.types.placement import Nominated, Placement
 from gangsched.core.types.victim_words import LOWER
+from gangsched.core.why import WaitsForVictims, Why, WouldTake
 from gangsched.model.effects import NominateNode
 from gangsched.model.events import EvictionFailed
 from gangsched.model.objects import Pod
-from gangsched.model.printable import clean_for, marked, several
+from gangsched.model.printable import clean_for, marked
 
 _ASK_AGAIN_S = 2.0
 _MAX_REFUSALS = 3
@@ -126,7 +127,7 @@ class Nominations:
         self._free_lifted(preemption)
         for group in preemption.unit:
             self._park(group, preemption)
-            self._reporter.preempting(group, self._words(preemption))
+            self._reporter.preempting(group, self._why(preemption))
 
     def _park(self, group: Group, preemption: Preemption) -> None:
         self._shared.queue.park(group, Cause.PREEMPTS, self._again_s(preemption))
@@ -134,10 +135,9 @@ class Nominations:
     def _again_s(self, preemption: Preemption) -> float:
         return min(preemption.deadline_s, self._shared.now_s + _ASK_AGAIN_S, preemption.looks_at_s)
 
-    def _words(self, preemption: Preemption) -> str:
-        nodes = several(len(preemption.nodes), "node")
-        pods = _counted(preemption.waits_for.values(), preemption.whose, "to go")
-        return f"preemption: room is reserved on {nodes}; waiting for {pods}"
+    def _why(self, preemption: Preemption) -> Why:
+        pods = tuple(sorted(info.pod.key for info in preemption.waits_for.values()))
+        return WaitsForVictims(len(preemption.nodes), pods, preemption.whose)
 
     def _tell_victim(self, info: PodInfo, preemption: Preemption) -> None:
         by = preemption.unit[0]
@@ -339,14 +339,11 @@ def room_taken(
             shared.queue.activate(first, Cause.LOOK_AGAIN)
 
 
-def would_take(result: PostFilterResult, view: RowQueries, whose: str) -> str:
+def would_take(result: PostFilterResult, view: RowQueries, whose: str) -> WouldTake:
     """Describes the victims that a unit would take if evictions were allowed."""
     nodes = sorted({view.name(placement.row) for placement in result.plan.placements})
-    where = ", ".join(nodes[:_MAX_NAMED]) + (", …" if len(nodes) > _MAX_NAMED else "")
-    bound = [info for info in result.victims if info.state is MemberState.BOUND]
-    return (
-        f"preemption: it would be placed on {where} in place of {_counted(bound, whose)}; nothing is evicted"
-    )
+    pods = sorted(info.pod.key for info in result.victims if info.state is MemberState.BOUND)
+    return WouldTake(tuple(nodes), tuple(pods), whose)
 
 
 def _came_later(one: Nominated, waited: Preemption, rank: int) -> bool:
@@ -354,12 +351,6 @@ def _came_later(one: Nominated, waited: Preemption, rank: int) -> bool:
     if other is None or other.number <= waited.number:
         return False
     return min(group.priority for group in other.unit) <= rank
-
-
-def _counted(infos: Iterable[PodInfo], whose: str, what: str = "") -> str:
-    keys = sorted(info.pod.key for info in infos)
-    pods = f"1 {whose.replace('pods', 'pod', 1)}" if len(keys) == 1 else f"{len(keys)} {whose}"
-    return f"{pods}{' ' if what else ''}{what}: {marked('pod', keys)}"
 
 
 def _grace_s(info: PodInfo) -> float:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import islice
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,14 +21,12 @@ from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.states import MemberState
-from gangsched.model.printable import marked
-from gangsched.model.resources import amount_text
+from gangsched.core.why import MAX_NAMED, HeldBy, HeldUntil, Why, minute
 from gangsched.model.walltime import Walltime
 
 _MAX_ROWS = 64
 _MAX_PODS = 1_000
 _MAX_MEMBERS = 10_000
-_MAX_NAMED = 3
 # Kubelet admits pods some seconds after they are reserved.
 _ABOUT = timedelta(minutes=1)
 _BY_PROMISE = "by the walltime that a promised start rests on"
@@ -45,26 +42,16 @@ Latest = Callable[[Group], datetime | None]
 """The end of a group that a promise rests on, whatever the group states now; None: no promise does."""
 
 
-class Holder(NamedTuple):
-    """A group, or another scheduler's pod, that runs where room is short. amount: what it holds there."""
-
-    name: str
-    amount: int
-    ends: datetime
-    how: str
-    kind: str = "pod"
-
-
 class ExpectedEnds:
     """Makes sentences for groups; thousands that wait for the same nodes in a row get the same ones."""
 
     def __init__(self) -> None:
         self._asked: tuple[object, ...] = ()
-        self._answer: tuple[str, ...] = ()
+        self._answer: tuple[Why, ...] = ()
 
     def sentences(
         self, short: Shortage, walltimes: Walltimes, revision: Hashable, latest: Latest
-    ) -> Sequence[str]:
+    ) -> Sequence[Why]:
         """Names groups that hold what is short and whose end is known, the soonest first. revision: changes
         with pods on nodes, and with what is known about them."""
         for lack in islice(lacks(short), 1):
@@ -78,17 +65,9 @@ class ExpectedEnds:
 
 def _sentences(
     lack: Lack, rows: IntArray, short: Shortage, walltimes: Walltimes, latest: Latest
-) -> Iterator[str]:
-    found = _holders(lack.resource, rows, short, walltimes, latest)
-    parts: list[str] = []
-    for one in found[:_MAX_NAMED]:
-        amount = amount_text(lack.resource, one.amount)
-        what = amount if parts else f"holds {amount} {lack.resource}"
-        parts.append(f"{marked(one.kind, [one.name])} {what} until {_time(one.ends)} ({one.how})")
-    if len(found) > _MAX_NAMED:
-        parts.append(f"{len(found) - _MAX_NAMED} more have a known end")
-    if parts:
-        yield "; ".join(parts) + "."
+) -> Iterator[Why]:
+    if found := _holders(lack.resource, rows, short, walltimes, latest):
+        yield HeldUntil(lack.resource, tuple(found[:MAX_NAMED]), max(len(found) - MAX_NAMED, 0))
 
 
 def _nearest(lack: Lack) -> IntArray:
@@ -100,7 +79,7 @@ def _nearest(lack: Lack) -> IntArray:
 
 def _holders(
     resource: str, rows: IntArray, short: Shortage, walltimes: Walltimes, latest: Latest
-) -> list[Holder]:
+) -> list[HeldBy]:
     """Groups with a known end on these nodes, sorted by that end."""
     base = short.trial.base()
     there = islice((info for row in rows.tolist() for info in base.pods_on(row)), _MAX_PODS)
@@ -117,7 +96,7 @@ def _holders(
         ends, how = _due(info, walltimes, None if info.group is None else latest(info.group))
         if ends is not None:
             kind = "gang" if info.group is not None and info.group.is_gang else "pod"
-            found.append(Holder(name, amounts[name], ends, how, kind))
+            found.append(HeldBy(kind, name, amounts[name], ends, how))
     return sorted(found, key=lambda one: (one.ends, one.name))
 
 
@@ -127,7 +106,7 @@ def end_text(group: Group, walltimes: Walltimes, latest: Latest) -> str:
     if first is None:
         return ""
     ends, how = _due(first, walltimes, latest(group))
-    return "" if ends is None else f"{_time(ends)} ({how})"
+    return "" if ends is None else f"{minute(ends)} ({how})"
 
 
 def _due(info: PodInfo, walltimes: Walltimes, latest: datetime | None) -> tuple[datetime | None, str]:
@@ -154,7 +133,3 @@ def _end(info: PodInfo, walltimes: Walltimes) -> tuple[Walltime, datetime | None
         return walltime, min(began) + timedelta(seconds=walltime.seconds)
     except OverflowError:  # beyond the year 9999
         return walltime, None
-
-
-def _time(at: datetime) -> str:
-    return f"about {at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

@@ -111,7 +111,7 @@ class StepJudges:
         yield from self._starts.check(scheduler, effects, received)
         yield from self._torn_gangs.check(scheduler, received)
         yield from self._waits.check(scheduler, received, self.excuses)
-        yield from self._conditions.check(effects, received)
+        yield from self._conditions.check(scheduler, effects, received)
         yield from self._names.check(effects, received)
         yield from self._pod_constraints.check(scheduler, received)
         yield from self._links.check(scheduler, received, scheduler.shared.now_s)
