@@ -2,7 +2,9 @@
 # make test        set everything up in .venv and run every check; needs Python 3.11+ and, for the
 #                  real-server tests, a Go toolchain (or KUBEBUILDER_ASSETS); as root, with containerd, runc and
 #                  busybox-static, real kubelets too
+# make check       the quick way round: lint, and the tests of core, model, plugins and house; two minutes on two cores
 # make lint        ruff, types and the import contracts only
+# make pythons     what could differ on the other Pythons that are promised, on those that are found here
 # make storm       simulated storms for STORM_MINUTES (default 2), other seeds for each commit
 # make long-storm  LONG_STORM_SEEDS (default 0..19999) of the full storm and of the duel of two schedulers, late binds
 #                  included: hours; its last lines say what was run of which commit, and what was found
@@ -49,11 +51,13 @@ LONG_STORMS ?= storm duel
 STORM_SAID := build/storm.txt
 STORM_FOUND := build/storm.found
 DEMO_ARGS ?=
+PYTHONS ?=
+CHECKED ?= tests/house tests/core tests/model tests/plugins
 
 # Images set it. Here each of the hundreds of processes that tests start would compile all that it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test demo lint storm long-storm controlplane venv lock protocol docs docs-reference chart wheels release sbom versions conformance day clean help
+.PHONY: test check pythons demo lint storm long-storm controlplane venv lock protocol docs docs-reference chart wheels release sbom versions conformance day clean help
 
 # A find of the storms does not keep pytest from running, and fails the run when pytest has ended: its seed and the
 # command that shows it again are printed last. Where nothing is found, pytest's summary is the last line.
@@ -74,6 +78,12 @@ test: $(STAMP)
 		status=1; \
 	fi; \
 	exit $$status
+
+check: lint
+	@$(BIN)/python -m pytest -q -n $(PYTEST_JOBS) -m "not real" $(CHECKED) $(PYTEST_ARGS)
+
+pythons: $(STAMP)
+	@$(BIN)/python -m tests.pythons $(PYTHONS)
 
 demo: $(RUNTIME)
 	@$(BIN)/gangsched demo $(DEMO_ARGS)
