@@ -29,7 +29,7 @@ from gangsched.lab.sim.judges.queueing.waiting_groups import WaitingGroups
 from gangsched.lab.sim.judges.words.conditions import Conditions
 from gangsched.lab.sim.judges.words.group_status import untrue_words
 from gangsched.lab.sim.judges.words.pages import Pages
-from gangsched.lab.sim.judges.words.tenants import Names
+from gangsched.lab.sim.judges.words.tenants import TenantNames
 from gangsched.lab.sim.reading.received import Received
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
@@ -53,13 +53,13 @@ class StepJudges:
         )
         self._waiting_groups = WaitingGroups()
         self._links, self._pages, self._conditions = PromisedLinks(), Pages(knows_ids=knows_ids), Conditions()
-        self._follows, self._knows_ids, self._names = follows, knows_ids, Names()
+        self._follows, self._knows_ids, self._tenant_names = follows, knows_ids, TenantNames()
         self._guarantees = self._limits = self._overtime = None
         self._partial: PartialBinds | None = None
         self._failed: FailedDevices | None = None
         if follows:
             self._guarantees, self._limits, self._overtime = Guarantees(), Limits(), Overtime()
-        self.excuses: Callable[[Group], bool] = _nobody
+        self.excuses: Callable[[Group], bool] = _none_excused
         """Whether a group may wait for something other than room, such as a plugin."""
         self.take(settings, knows_queues=knows_queues)
 
@@ -101,7 +101,7 @@ class StepJudges:
     def _by_room_alone(self, received: Received) -> bool:
         """Whether room decides which group starts: no plugin refuses in spells, and no pod has constraints on
         its neighbours, for which what adds up may suit no node."""
-        return self.excuses is _nobody and not received.constrained
+        return self.excuses is _none_excused and not received.constrained
 
     def check_always(
         self, scheduler: Scheduler, effects: Sequence[ef.Effect], received: Received
@@ -112,7 +112,7 @@ class StepJudges:
         yield from self._torn_gangs.check(scheduler, received)
         yield from self._waits.check(scheduler, received, self.excuses)
         yield from self._conditions.check(scheduler, effects, received)
-        yield from self._names.check(effects, received)
+        yield from self._tenant_names.check(effects, received)
         yield from self._pod_constraints.check(scheduler, received)
         yield from self._links.check(scheduler, received, scheduler.shared.now_s)
         if self._by_room_alone(received) and scheduler.shared.queue.lanes is None and not self._fills:
@@ -187,5 +187,5 @@ def _always(*_: object) -> bool:
     return True
 
 
-def _nobody(group: Group) -> bool:
+def _none_excused(group: Group) -> bool:
     return False

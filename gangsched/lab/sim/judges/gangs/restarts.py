@@ -118,7 +118,7 @@ class Replica(Protocol):
 
 
 class Takeovers(Restarts):
-    """62, where one replica takes over from another, which may live on."""
+    """restarts: the same where one replica takes over from another, which may live on."""
 
     others_write = True
 

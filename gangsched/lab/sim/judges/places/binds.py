@@ -31,8 +31,8 @@ _CLOSES = ("NoSchedule", "NoExecute")
 
 
 def bind_is_sound(bind: ef.BindPod, received: Received, *, is_repetition: bool = False) -> Iterator[str]:
-    """2, 10, topology: a bind fits what was known when it was decided. Its device IDs are free, healthy and
-    match the pod, and its node is in the domain of its gang.
+    """room, one-holder, known-devices, devices-as-bound, topology: a bind fits what was known when it was
+    decided. Its device IDs are free, healthy and match the pod, and its node is in the domain of its gang.
 
     A repeated bind must be the same again, so it may lack the IDs of an inventory that came in between.
     """

@@ -1,5 +1,5 @@
-"""Judges of queueing that need nothing but pods: which groups are overtaken (69), and which wait for what
-they are due (68).
+"""Judges of queueing that need nothing but pods: which groups are overtaken (bypass-bound), and which wait
+for what is guaranteed to them (guarantees-soon).
 
 They are given every pod after each step, count starts by their own reading, and know neither claims nor the
 scheduler's counts. Not here: room by node and by plugin (lab.sim.judges.queueing.filling). Called by

@@ -1,4 +1,4 @@
-"""Names: whether what is written into a namespace names objects of another one.
+"""TenantNames: whether what is written into a namespace names objects of another one.
 
 What is written into a namespace (conditions and events, status of PodGroups, annotations of Bindings,
 messages of deletions) is read by its tenants, so it names no pod, gang, claim or budget of another namespace.
@@ -21,7 +21,7 @@ from gangsched.model.objects import Pod
 _WORD = re.compile(r"[a-z0-9][-a-z0-9.]*(?:/[a-z0-9][-a-z0-9.]*)?")
 
 
-class Names:
+class TenantNames:
     """tenants-apart: what is written into a namespace names no object of another one.
 
     A name that the namespace's own objects carry or state (another gang's, in a list) is its users' own word.
