@@ -10,6 +10,16 @@ from pathlib import Path
 from gangsched.core import invariants
 from gangsched.lab import sim
 from gangsched.lab.sim.judges.catalogue import JUDGES
+from tests.sim import (
+    test_museum,
+    test_museum_constraints,
+    test_museum_faults,
+    test_museum_room,
+    test_museum_waiting,
+    test_museum_words,
+    test_wire_museum,
+)
+from tests.support.breaking import SHOWN_BY
 
 ROOM = Path(sim.__file__).parent
 # As in f"one-holder: {device} is held by {owners}", of one judge or two.
@@ -48,3 +58,13 @@ def test_every_violation_begins_with_the_name_of_a_judge() -> None:
 
 def test_every_judge_of_the_catalogue_can_find_something() -> None:
     assert not JUDGES.keys() - found().keys()
+
+
+def test_the_seeds_that_showed_a_mistake_last_are_of_mistakes_that_exist() -> None:
+    rooms = (
+        *(test_museum, test_museum_constraints, test_museum_faults),
+        *(test_museum_room, test_museum_waiting, test_museum_words),
+    )
+    mistakes = {name for room in rooms for name in room.EXHIBITS}
+    mistakes |= {mistake.__name__ for mistake in test_wire_museum.EXHIBITS}
+    assert not SHOWN_BY.keys() - mistakes

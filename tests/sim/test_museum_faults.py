@@ -433,7 +433,7 @@ EXHIBITS: dict[str, tuple[Callable[[Patch], Storm], tuple[str, ...]]] = {
         ("nothing-forgotten:", "pages-true:", "conditions-true:"),
     ),
     "an edited annotation is not read again": (an_edited_annotation_is_not_read_again, ("nothing-starves:",)),
-    "who has succeeded is gone with its gang": (
+    "a member that has succeeded is gone": (
         a_member_that_has_succeeded_is_gone_with_its_gang,
         ("nothing-forgotten:", "pages-true:", "conditions-true:"),
     ),

@@ -90,12 +90,12 @@ def names_of_other_namespaces_are_written(patch: Patch) -> None:
     patch.setattr(printable, "seen_from", lambda namespace, text: in_full(text))
 
 
-def the_holder_of_what_is_short_is_named(patch: Patch) -> None:
+def the_holder_of_a_shortage_is_named(patch: Patch) -> None:
     patch.setattr(why, "marked", lambda kind, names, lead="": ", ".join(names))
 
 
 EXHIBITS: dict[str, tuple[str, str, Callable[[Patch], None]]] = {
-    "who waits for victims is not pending": (
+    "a group that waits for victims is not pending": (
         "pages-true",
         "storm",
         a_group_that_waits_for_victims_is_not_pending,
@@ -120,7 +120,11 @@ EXHIBITS: dict[str, tuple[str, str, Callable[[Patch], None]]] = {
         "tenants",
         names_of_other_namespaces_are_written,
     ),
-    "who holds what is short is named": ("tenants-apart", "tenants", the_holder_of_what_is_short_is_named),
+    "the holder of what is short is named": (
+        "tenants-apart",
+        "tenants",
+        the_holder_of_a_shortage_is_named,
+    ),
 }
 
 

@@ -13,33 +13,33 @@ from gangsched.core.queueing.claims import Claims
 from gangsched.core.types.group import Group
 from gangsched.lab.sim.runs.storms import STORMS, Storm, case
 
-_SHOWN_BY = {
+SHOWN_BY = {
     "w1_a_lost_answer_counts_as_a_no": 6,
     "w6_known_by_name": 5,
     "w7_a_410_within_a_stream_is_passed_over": 14,
     "w8_deletions_missed_meanwhile": 20,
     "w13_any_404_means_gone": 4,
     "what is free counts alone": 14,
-    "one pod at most is taken back": 24,
+    "one pod at most is given back": 24,
     "M1 assumed pods expire": 26,
     "M3 bind without a UID precondition": 18,
     "depth is not bounded": 17,
-    "an edited annotation is not read anew": 40,
-    "a wait begins anew with each member": 51,
+    "an edited annotation is not read again": 40,
+    "a wait restarts with each member": 51,
     "victims are waited for without end": 12,
     "left unwritten": 64,
-    "bound is taken for started": 6,
+    "bound counts as started": 6,
     "a record is not read": 6,
-    "whoever is short is in part": 13,
-    "who waits for victims is deaf": 43,
+    "every gang that is short is in part": 13,
+    "a group that waits for victims is not woken": 43,
     "nothing cures": 15,
 }
-"""The seed that showed a mistake when somebody last looked: any decision that changes may make it another."""
+"""By mistake: the seed that showed it last; any decision that changes may make it another."""
 
 
 def searched(mistake: str, n_seeds: int) -> list[int]:
     """The seeds 0 to n-1 in the order in which they are tried: the likely one first, which saves a minute."""
-    likely = _SHOWN_BY.get(mistake, 0)
+    likely = SHOWN_BY.get(mistake, 0)
     return [likely, *(seed for seed in range(n_seeds) if seed != likely)]
 
 
@@ -53,8 +53,8 @@ def broken_by(mistake: Callable[[pytest.MonkeyPatch], None]) -> Iterator[None]:
 def assert_caught(
     exhibit: str, mistake: Callable[[pytest.MonkeyPatch], None], storm: str, begins: str, *, n_seeds: int
 ) -> None:
-    """Asserts that the judge whose number begins its sentence catches the mistake within so many seeds, and
-    that nothing is wrong without it."""
+    """Asserts that a violation that begins so catches the mistake within so many seeds, and that nothing is
+    wrong without it."""
     for seed in searched(exhibit, n_seeds):
         with broken_by(mistake):
             found = case(STORMS[storm], seed).failure()
@@ -77,6 +77,6 @@ def keep_behind_claims(patch: pytest.MonkeyPatch, is_kept: Callable[[Group], boo
 
 
 def found(storm: Storm, seeds: Iterable[int]) -> Iterator[str]:
-    """What the judges say of these seeds, each of which is played when it is asked for."""
+    """Yields the violations in these seeds, each of which is run when it is asked for."""
     broken = (case(storm, seed).failure() for seed in seeds)
     return (one.problem for one in broken if one is not None)
