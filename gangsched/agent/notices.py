@@ -34,15 +34,15 @@ class Notices:
         """Set the current problems; all others are cleared."""
         now = {f"problem {problem}" for problem in problems}
         for key in [key for key in self._reported if key.startswith("problem ") and key not in now]:
-            self.well(key, "resolved: " + self._reported[key])
+            self.cleared(key, "resolved: " + self._reported[key])
         for problem in problems:
             self.say(f"problem {problem}", "warning", problem)
 
-    def unsaid(self, problems: Sequence[str]) -> None:
+    def report_unlabelled(self, problems: Sequence[str]) -> None:
         """Report problems of the label format, also as an Event: pods do not get these devices."""
         text = "; ".join(problems)
         if not text:
-            self.well("unsaid", "labels list the devices again")
+            self.cleared("unsaid", "labels list the devices again")
         elif self._reported.get("unsaid") != text:
             self._reported["unsaid"] = text
             what = (
@@ -57,7 +57,7 @@ class Notices:
             self._reported[key] = text
             self.tell(level, text, **more)
 
-    def well(self, key: str, text: str) -> None:
+    def cleared(self, key: str, text: str) -> None:
         """Report the recovery, if the problem was reported."""
         if self._reported.pop(key, None) is not None:
             self.tell("info", text)

@@ -169,7 +169,7 @@ class InventoryReporter:
                 "altered", "error", f"the API server stored another {altered[0]} than was written"
             )
             return
-        self.notices.well("altered", "the API server stores what is written")
+        self.notices.cleared("altered", "the API server stores what is written")
         if sent.labels or INVENTORY_KEY in sent.annotations:
             self._agreed = (seen.uid, self._sent)
             self._tell_changes()
@@ -258,7 +258,7 @@ class InventoryReporter:
         self._read_due_s = now_s + self._heartbeat_s * self._rng.uniform(0.8, 1.2)
         if not self._is_outrun:  # after conflicts only a successful write means that all is well
             self._backoff.reset()
-            self.notices.well("api", "the node is read again")
+            self.notices.cleared("api", "the node is read again")
         self._stale = True
 
     def _seed(self, seen: SeenNode) -> None:
@@ -304,7 +304,7 @@ class InventoryReporter:
     def _fitting(self, change: WriteNode, seen: SeenNode) -> WriteNode:
         changed, on_node = change.annotations, seen.annotations
         if fits(changed, on_node):
-            self.notices.well("size", "the inventory fits the Node again")
+            self.notices.cleared("size", "the inventory fits the Node again")
             return change
         n_bytes = annotation_bytes({**on_node, **changed})
         self.notices.say(
@@ -347,7 +347,7 @@ class InventoryReporter:
             self._value = None if self._seen is None or self._seen.value is None else self._value
         problems = [problem for report in reports for problem in report.problems]
         self.notices.problems((*problems, *merged.problems, *self.holders.problems()))
-        self.notices.unsaid(unsaid)
+        self.notices.report_unlabelled(unsaid)
 
     def _carry(self) -> tuple[str, ...]:
         """Build the form that is written; returns what labels cannot express."""

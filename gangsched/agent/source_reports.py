@@ -42,7 +42,7 @@ class SourceReports:
         for name in sorted(silent - self._silent):
             self._notices.say(f"silent {name}", "warning", f"{name} does not answer", silent_s=SILENT_S)
         for name in sorted(self._silent - silent):
-            self._notices.well(f"silent {name}", f"{name} answers again")
+            self._notices.cleared(f"silent {name}", f"{name} answers again")
         has_changed = silent != self._silent
         self._silent = silent
         return has_changed

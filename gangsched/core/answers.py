@@ -30,7 +30,7 @@ class Answers:
             ev.BindUnknown: binder.unknown,
             ev.BindCancelled: binder.cancelled,
             ev.PodRead: lambda e: self._seen(e, binder.read(e)),
-            ev.PodUnread: binder.unread,
+            ev.PodUnread: binder.report_unread,
             ev.PodBumped: lambda e: self._seen(e, binder.fenced.bumped(e)),
             ev.PodPatched: audit.patched,
             ev.PodPatchFailed: audit.patch_failed,

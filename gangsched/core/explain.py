@@ -232,7 +232,7 @@ def _gathering(scheduler: Scheduler, group: Group) -> Found:
             (f"Create it, or correct the name that the pods give{_near_groups(scheduler, group)}.",),
         )
     if group.definition is None:
-        waits_for = scheduler.owners.missing(group) or "the object that says so"
+        waits_for = scheduler.owners.why_missing(group) or "the object that says so"
         return Found(
             f"How many members it needs is not known: it waits for {waits_for}.",
             ("See whether that exists, and whether the scheduler may list it.",),

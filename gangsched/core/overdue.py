@@ -123,7 +123,7 @@ class Overdue:
         if group.deadline_s != NEVER_S:
             return  # it was handled together with an earlier group, and has a new deadline
         if group.state is GroupState.ASKING and self._extenders is not None:
-            self._extenders.late(group)
+            self._extenders.expire(group)
         else:
             self.parts.reconciler.expired(group)
 

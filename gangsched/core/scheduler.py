@@ -184,7 +184,7 @@ class Scheduler:
         view, now_s = self.shared.queue_view, self.shared.now_s
         if view is not None and view.queues is not None:
             began_s = now_s if view.began_s is None else view.began_s
-            view.queues.recall(event.decayed, event.age_s, now_s, began_s=began_s)
+            view.queues.restore(event.decayed, event.age_s, now_s, began_s=began_s)
 
     def reconfigure(
         self, profiles: Mapping[str, Profile], settings: Settings, now_s: float
@@ -282,9 +282,9 @@ class Scheduler:
         """Tries the group now, or lets it wait for its extenders, whose answer puts it back in line."""
         if self._extenders is None:
             self.attempts.run(group)
-        elif not self._extenders.rests(group):
+        elif not self._extenders.must_wait(group):
             self.attempts.run(group)
-            self._extenders.spent(group)
+            self._extenders.forget(group)
 
     def schedule_next(self, now_s: float) -> list[Effect] | None:
         """Calls pop and schedule; None if no group can be tried now."""

@@ -106,7 +106,7 @@ class Anonymising:
                     start = record
                 elif isinstance(record, State) and start is not None and known != start.n_before:
                     known = start.n_before
-                    _state_of(start, record, self._plugin_files, self._rename.meet_state)
+                    _state_of(start, record, self._plugin_files, self._rename.collect_state)
                 elif isinstance(record, Turn | Reconfigured) and start is not None:
                     known = (start.n_before if known is None else known) + 1
                 _meet(record, self._rename)
@@ -225,14 +225,14 @@ def _plugins_in(segments: Sequence[Segment]) -> frozenset[str]:
 def _meet(record: Record, rename: Renaming) -> None:
     if isinstance(record, Start | Reconfigured):
         for document in _documents(record.config):
-            walk(document, rename.meet)
-        rename.meet(record.gap if isinstance(record, Start) else "")
+            walk(document, rename.collect)
+        rename.collect(record.gap if isinstance(record, Start) else "")
     elif isinstance(record, Turn):
-        walk(_decoded(record), rename.meet)
+        walk(_decoded(record), rename.collect)
         for part in record.group or ():
-            rename.meet(part)
+            rename.collect(part)
     elif isinstance(record, End):
-        rename.meet(record.why)
+        rename.collect(record.why)
 
 
 def _renamed_start(start: Start, rename: Renaming) -> Start:

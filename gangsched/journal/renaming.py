@@ -99,7 +99,7 @@ class Renaming:
     def n_words(self) -> int:
         return len(self._new)
 
-    def meet(self, text: str) -> None:
+    def collect(self, text: str) -> None:
         if text in self._texts:
             return
         self._texts.add(text)
@@ -107,7 +107,7 @@ class Renaming:
             if one is text or _is_json(one):  # JSON nested too deep in JSON is replaced as plain text
                 self._meet_words(one)
             else:
-                self.meet(one)
+                self.collect(one)
 
     def _meet_words(self, text: str) -> None:
         for kind, token in self._tokens(text):
@@ -115,12 +115,12 @@ class Renaming:
             for run_kind, run in _runs(token) if kind is Kind.MIXED else ():
                 self._met[run_kind].add(run)
 
-    def meet_state(self, text: str) -> str:
+    def collect_state(self, text: str) -> str:
         """Does the same for a text in a state, whose field is unknown; returns it unchanged. A number there
         is an amount or a version.
         """
         if not _BARE.fullmatch(text):
-            self.meet(text)
+            self.collect(text)
         return text
 
     def settle(self) -> None:

@@ -156,7 +156,7 @@ class _Plain:
             row = plan.popleft() if plan and ranked is None else -1
             here = here if row == last else 0
             if ranked is None and (row < 0 or not room[row]):
-                ceiling = filtering.ceiling(state, template, trial)
+                ceiling = filtering.static_capacity(state, template, trial)
                 rows = np.flatnonzero(ceiling > 0)
                 scores = score(state, template, trial, rows) if len(rows) else None
                 rank = np.zeros(len(rows)) if scores is None else -scores

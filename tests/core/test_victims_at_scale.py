@@ -164,7 +164,7 @@ def test_no_more_is_asked_than_the_budget_allows(monkeypatch: pytest.MonkeyPatch
 def test_a_large_gang_that_can_lose_some_pods_is_weighed_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once it loses more than it can spare, each of its other pods was tried, and closed to all of it."""
     n_closed = 0
-    close = Victims.close
+    close = Victims.closure
 
     def counted(self: Victims, chosen: Chosen) -> dict[str, PodInfo]:
         nonlocal n_closed
@@ -173,7 +173,7 @@ def test_a_large_gang_that_can_lose_some_pods_is_weighed_as_one(monkeypatch: pyt
 
     c = cluster(nodes=20).submit(gang("old", pods=80, gpus=2, min_members=76)).run()
     assert c.placed("old", on=20)
-    monkeypatch.setattr(Victims, "close", counted)
+    monkeypatch.setattr(Victims, "closure", counted)
     c.clear().submit(gang("new", pods=5, gpus=8, priority=10)).run()
     assert len(c.all(ef.EvictPod)) == 80
     assert c.run().placed("new", on=5)
@@ -183,7 +183,7 @@ def test_a_large_gang_that_can_lose_some_pods_is_weighed_as_one(monkeypatch: pyt
 def test_a_large_gang_that_goes_as_a_whole_is_priced_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was put together for each of its pods, to look for a cheaper set."""
     sizes: list[int] = []
-    close = Victims.close
+    close = Victims.closure
 
     def noted(self: Victims, chosen: Chosen) -> dict[str, PodInfo]:
         closed = close(self, chosen)
@@ -191,7 +191,7 @@ def test_a_large_gang_that_goes_as_a_whole_is_priced_once(monkeypatch: pytest.Mo
         return closed
 
     c = cluster(nodes=20).submit(gang("old", pods=80, gpus=2)).run()
-    monkeypatch.setattr(Victims, "close", noted)
+    monkeypatch.setattr(Victims, "closure", noted)
     c.clear().submit(gang("new", pods=5, gpus=8, priority=10)).run()
     assert len(c.all(ef.EvictPod)) == 80
     assert sum(sizes) < 80 * 80, sum(sizes)

@@ -21,7 +21,7 @@ KEY = bytes(range(32))
 def renaming_of(texts: Sequence[str], key: bytes = KEY) -> Renaming:
     rename = Renaming(key, own_words().words, own_words().prose)
     for text in texts:
-        rename.meet(text)
+        rename.collect(text)
     rename.settle()
     return rename
 

@@ -40,8 +40,8 @@ LIMITED = replace(CLAIMS, workload=walltimes_workload)
 class Bounded(Recounted):
     """Recounts each start: no group is overtaken more often than its bound."""
 
-    def before_start(self, *args: Any) -> Any:
-        full = super().before_start(*args)
+    def charge(self, *args: Any) -> Any:
+        full = super().charge(*args)
         for group, n in self.counts.values():
             assert n <= BOUND, f"{group!r} was passed {n} times"
         return full

@@ -40,12 +40,10 @@ class Recounted(Bypasses):
             if one.group.key in self._records and (known is None or known[0] is not one.group):
                 self.counts[one.group.key] = (one.group, 0)
 
-    def before_start(
-        self, unit: Sequence[Group], plan: Plan, view: ClusterView, now_s: float
-    ) -> Group | None:
+    def charge(self, unit: Sequence[Group], plan: Plan, view: ClusterView, now_s: float) -> Group | None:
         self.n_starts += 1
         self.counts = getattr(self, "counts", {})
-        full = super().before_start(unit, plan, view, now_s)
+        full = super().charge(unit, plan, view, now_s)
         if full is not None:
             return full
         for by in unit:

@@ -333,7 +333,7 @@ async def test_more_questions_than_one_are_refused_with_when_to_come_again(pair:
 
 def test_without_evictions_none_is_tried() -> None:
     c = cluster(nodes=1, settings=Settings(allow_eviction=False))
-    c.scheduler.shared.go_on_trial(allow_eviction=True)
+    c.scheduler.shared.become_copy(allow_eviction=True)
     assert not c.scheduler.shared.settings.allow_eviction
 
 

@@ -43,7 +43,8 @@ class BindSender:
         for info in members:
             info.bind_tries += 1
             if len(info.ids) < len(info.template.device_resources):
-                self._shared.cache.ledger.weigh(info.row, (info,))  # from now on it may have some
+                # From now on it may have some.
+                self._shared.cache.ledger.note_unknown_holders(info.row, (info,))
             if is_fenced:
                 info.sent_version = info.pod.metadata.resource_version
             info.sent_queue = "" if book is None else book.started_in(info)

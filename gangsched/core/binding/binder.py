@@ -161,7 +161,7 @@ class Binder:
                 self._reporter.bind_unclear(info.group, f"binding {info.pod.key}: {event.message}")
             self._read(info, info.group)
 
-    def unread(self, event: PodUnread) -> None:
+    def report_unread(self, event: PodUnread) -> None:
         """Reports to the gang that the API server itself has not answered a read for a while."""
         info = self._shared.cache.pods.get(event.uid)
         if info is not None and info.group is not None and info.bind is BindState.READING:
@@ -170,7 +170,7 @@ class Binder:
     def _read(self, info: PodInfo, group: Group) -> None:
         """Asks the server whether the pod is bound: its answer decides."""
         move_bind(info, BindCause.UNCLEAR)
-        self.fenced.doubt(info)
+        self.fenced.note_unknown(info)
         self._ask(info, group)
 
     def _ask(self, info: PodInfo, group: Group) -> None:

@@ -27,7 +27,7 @@ class FencedBinds:
         self._shared = shared
         self._is_fenced = shared.settings.fence
 
-    def doubt(self, info: PodInfo) -> None:
+    def note_unknown(self, info: PodInfo) -> None:
         """Records that the outcome of the member's bind is unknown."""
         info.bind_may_land = self._is_fenced
 

@@ -76,7 +76,7 @@ class GroupOutcome:
         is_short = bool(group.failed_binds) and group.n_pending > 0
         if not group.has_started:
             move_start(group, StartCause.WHOLE)
-        self._records.whole(group)
+        self._records.write_whole(group)
         if not group.n_bound:
             shared.mark_group(group)  # all have failed already: it must not be taken for a running group
         shared.settle_by_s.drop(group.key)

@@ -181,7 +181,7 @@ class StartRecords:
         times = [at.timestamp() for at in stamps if at is not None]
         return now_s if ahead_s is None or not times else min(min(times) - ahead_s, now_s)
 
-    def whole(self, group: Group) -> None:
+    def write_whole(self, group: Group) -> None:
         """Writes that the gang is whole, once on each member that says otherwise or was to; again only where
         another process has written since."""
         reason, known = group.marked
@@ -200,10 +200,10 @@ class StartRecords:
             answered = {info.uid: _mark(info) for info in marked}
             group.marked = WHOLE, {**known, **answered} if reason == WHOLE else answered
 
-    def answer(self, group: Group) -> None:
+    def correct_others(self, group: Group) -> None:
         """Puts right what another process has written on members of a gang that has started."""
         if not group.lost:
-            self.whole(group)
+            self.write_whole(group)
             return
         doubted = [group.members[uid] for uid in group.doubts if uid in group.members]
         group.doubts = ()

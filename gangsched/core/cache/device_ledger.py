@@ -146,7 +146,7 @@ class DeviceLedger:
                 room, node.room = node.room, NO_INVENTORY if own is None else label_room(own.ids)
                 if node.room > room:
                     gained.add(resource)
-        self.weigh_all(row, there)
+        self.recheck_unknown_holders(row, there)
         for resource in {*inventories, *before}:
             found = self._node(row, resource)
             was, now = before.get(resource, NO_INVENTORY), NO_INVENTORY if found is None else found.n_free
@@ -161,18 +161,18 @@ class DeviceLedger:
             if node.n_free != was:
                 self._turned(row, resource, node)
 
-    def weigh_all(self, row: int, there: Iterable[PodInfo]) -> None:
+    def recheck_unknown_holders(self, row: int, there: Iterable[PodInfo]) -> None:
         """Checks again which of a node's pods may hold devices without known IDs."""
         self._doubtful.discard(row)
         for node in self._here.get(row, {}).values():
             node.unknown = {}
         if row in self._here:
-            self.weigh(row, [info for info in there if info.template.asks_for_devices])
+            self.note_unknown_holders(row, [info for info in there if info.template.asks_for_devices])
         for resource, column in list(self.columns.items()):
             if row in column.at:
                 self._publish(resource, column, row, column.at[row])
 
-    def weigh(self, row: int, infos: Sequence[PodInfo]) -> None:
+    def note_unknown_holders(self, row: int, infos: Sequence[PodInfo]) -> None:
         """Notes for some pods of the node whether they may hold devices without known IDs."""
         here = self._here.get(row)
         if here is None:
@@ -197,7 +197,7 @@ class DeviceLedger:
         for resource, ids in info.ids.items():
             clashes += self.hold(row, info.uid, resource, ids)
         if row in self._here and info.template.asks_for_devices:
-            self.weigh(row, (info,))
+            self.note_unknown_holders(row, (info,))
         return clashes
 
     def leave(self, row: int, info: PodInfo) -> None:
@@ -350,7 +350,7 @@ class DeviceLedger:
             node = column.at.get(row)
             if node is not None:
                 node.recount()
-        self.weigh_all(row, infos)
+        self.recheck_unknown_holders(row, infos)
 
     def forget_node(self, row: int) -> None:
         """Drops the inventory of a node that is gone, as its row may be reused for another node."""

@@ -38,7 +38,7 @@ class Inventories:
         text = inventory_text(meta.annotations, meta.labels)
         if known is not None and inventory_text(known.metadata.annotations, known.metadata.labels) == text:
             if text is not None and known.status.allocatable != node.status.allocatable:
-                self._ledger.weigh_all(row, there)
+                self._ledger.recheck_unknown_holders(row, there)
             return frozenset(), ""
         problem = ""
         inventories: Mapping[str, DeviceInventory] = {}

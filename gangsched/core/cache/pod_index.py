@@ -101,7 +101,7 @@ class PodIndex:
             return {key: labels[key] for key in sorted(labels) if key in keys}
         return {key: labels[key] for key in sorted(keys) if key in labels}
 
-    def wake(self, affinity_terms: Iterable[Carried]) -> None:
+    def start_counting(self, affinity_terms: Iterable[Carried]) -> None:
         """Starts counting: a pod has terms about other pods, so pods matter to each other from now on."""
         self.is_awake = True
         if self._carried.is_full:

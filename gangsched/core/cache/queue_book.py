@@ -110,7 +110,7 @@ class QueueBook:
             if name in before._uses:
                 use.decayed, use.at_s = before.decayed(name, now_s), now_s
 
-    def recall(self, decayed: Mapping[str, float], age_s: float, now_s: float, *, began_s: float) -> None:
+    def restore(self, decayed: Mapping[str, float], age_s: float, now_s: float, *, began_s: float) -> None:
         """Takes in what an earlier process knew, age_s ago; this one has counted since began_s.
 
         What was held in a gap between the two is unknown and not counted. Queues that no longer exist are

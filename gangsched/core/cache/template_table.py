@@ -102,7 +102,7 @@ class TemplateTable:
             template = self._known(pod, looks, labels, signed)
             self._latest = (looks, template, signed)
         if template.affinity_terms or spec.topology_spread_constraints:
-            self._index.wake(template.affinity_terms)
+            self._index.start_counting(template.affinity_terms)
         return template
 
     def _known(

@@ -49,7 +49,7 @@ def _rejected_by(
     found: list[tuple[str, PodTemplate | None]] = [(TOPOLOGY, None)]
     for kind in kinds:
         if kind.state is not None:
-            names = demand.profile.filtering.names_with_a_say(kind.state)
+            names = demand.profile.filtering.refusing_plugins(kind.state)
             found += [(name, kind.template) for name in names]
     return tuple(found)
 

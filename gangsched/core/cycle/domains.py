@@ -128,7 +128,7 @@ class Domains:
             state, status = demand.pre_filter(template, trial)
             n = len(members)
             if status.is_success:
-                room = np.minimum(demand.profile.filtering.ceiling(state, template, trial), n)
+                room = np.minimum(demand.profile.filtering.static_capacity(state, template, trial), n)
                 found.append(TemplateMembers(template, n, state, room))
             elif is_alone:
                 rejected = ((status.plugin, template),)

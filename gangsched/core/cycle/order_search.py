@@ -182,7 +182,7 @@ class _Tree:
         )
         nowhere = np.zeros(trial.n_rows, dtype=np.int64)
         room = [
-            nowhere if state is None else filtering.ceiling(state, kind.template, trial)
+            nowhere if state is None else filtering.static_capacity(state, kind.template, trial)
             for kind, filtering, state in zip(self.kinds, filterings, states, strict=True)
         ]
         slack = [int(np.minimum(r, kind.n).sum()) - kind.n for kind, r in zip(self.kinds, room, strict=True)]

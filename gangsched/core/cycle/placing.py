@@ -101,7 +101,7 @@ class Placing:
     def _state_of(self, template: PodTemplate) -> CycleState:
         """Returns PreFilter's result, run again if siblings were placed: they may carry terms it has not
         seen."""
-        if self.placements and self._profile.filtering.looks_beyond_room:
+        if self.placements and self._profile.filtering.depends_on_placed:
             self.states[template.serial], self.refused = self.demand.pre_filter(template, self.trial)
         return self.states[template.serial]
 
@@ -113,8 +113,8 @@ class Placing:
         profile, trial, key = self._profile, self.trial, self._topology_key
         room = profile.scoring.preferred_room(state, template, trial, room, n_members)
         lets = None
-        if profile.filtering.looks_at_nodes(state):
-            lets = partial(profile.filtering.lets, state, template, trial)
+        if profile.filtering.has_node_plugins(state):
+            lets = partial(profile.filtering.allowed_one_by_one, state, template, trial)
         return pack(profile, state, template, trial, room, n_members, self.used, key, lets, n_least)
 
     def _best_scored(
@@ -142,7 +142,7 @@ class Placing:
         filtering, trial = self._profile.filtering, self.trial
         room = self._profile.capacity(state, template, trial, looks=False)
         order = _Order(self, template, state, room, len(members))
-        left = filtering.ceiling(state, template, trial).copy()
+        left = filtering.static_capacity(state, template, trial).copy()
         has_room = left > 0
         for n_placed, info in enumerate(members):
             open_to = filtering.open_to(state, template, trial)
@@ -162,13 +162,13 @@ class Placing:
         is_local = filtering.is_local(state)
         weight, packing = self.demand.packing_weight, None
         if weight is not None:
-            if is_local and not filtering.looks_at_nodes(state):
+            if is_local and not filtering.has_node_plugins(state):
                 n_placed = self._each_weighed(template, members, state, room, weight)
                 if n_placed is not None:
                     return n_placed
             packing = PackingScore(weight, trial, self._topology_key)
         # The known capacity of each node, counted down from here on as members are placed.
-        left = (room if is_local else filtering.ceiling(state, template, trial)).copy()
+        left = (room if is_local else filtering.static_capacity(state, template, trial)).copy()
         for n_placed, info in enumerate(members):
             points = None if packing is None else packing.points(room, self.used, len(members) - n_placed)
             row = self._best_scored(template, state, room, lone=False, points=points)
@@ -177,7 +177,7 @@ class Placing:
             self.put(row, template, [info])
             self._count_down(left, template, state, row)
             if is_local:
-                left[row] *= filtering.lets_onto(state, template, trial, row)
+                left[row] *= filtering.allowed_on(state, template, trial, row)
                 room = left
             else:
                 room = filtering.capacity(state, template, trial, ceiling=left)
@@ -218,7 +218,7 @@ class Placing:
         that were hard to divide)."""
         left[row] -= 1
         if not left[row]:
-            left[row] = self._profile.filtering.ceiling_on(state, template, self.trial, row)
+            left[row] = self._profile.filtering.static_capacity_on(state, template, self.trial, row)
 
 
 class _Order:
@@ -239,7 +239,7 @@ class _Order:
         self._plan = deque(placing.packed(template, state, room, n_members))
         self._on_node = 0
         self._ranked: IntArray | None = None
-        self._looks = placing.demand.profile.filtering.looks_at_nodes(state)
+        self._looks = placing.demand.profile.filtering.has_node_plugins(state)
         self._used: IntArray = np.zeros(len(placing.used) + n_members, dtype=np.int64)
         self._n_used = 0
 
@@ -264,7 +264,7 @@ class _Order:
     def _lets_onto(self, row: int) -> bool:
         placing = self._placing
         filtering = placing.demand.profile.filtering
-        return not self._looks or filtering.lets_onto(self._state, self._template, placing.trial, row)
+        return not self._looks or filtering.allowed_on(self._state, self._template, placing.trial, row)
 
     def _in_use(self) -> IntArray:
         for row in self._placing.used[self._n_used :]:
@@ -281,7 +281,7 @@ class _Order:
         filtering = self._placing.demand.profile.filtering
         rows, n = rows[here], _FIRST_LOOK
         while len(rows):
-            lets = filtering.lets(self._state, self._template, self._placing.trial, rows[:n])
+            lets = filtering.allowed_one_by_one(self._state, self._template, self._placing.trial, rows[:n])
             if lets.any():
                 return int(rows[lets.argmax()])
             rows, n = rows[n:], n * 4
@@ -291,7 +291,7 @@ class _Order:
         """Ranks every node that may become allowed."""
         placing = self._placing
         profile, trial = placing.demand.profile, placing.trial
-        ceiling = profile.filtering.ceiling(self._state, self._template, trial)
+        ceiling = profile.filtering.static_capacity(self._state, self._template, trial)
         rows = np.flatnonzero(ceiling > 0)
         scores = profile.score(self._state, self._template, trial, rows) if len(rows) else None
         rank = np.zeros(len(rows)) if scores is None else -scores

@@ -59,7 +59,7 @@ def by_room_left(
 ) -> list[TemplateMembers]:
     """Returns the members of each template (template, number, state), with the room that nodes have left."""
     return [
-        TemplateMembers(template, n, state, np.minimum(filtering.ceiling(state, template, view), n))
+        TemplateMembers(template, n, state, np.minimum(filtering.static_capacity(state, template, view), n))
         for template, n, state in asked
     ]
 

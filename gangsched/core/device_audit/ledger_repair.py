@@ -55,7 +55,7 @@ def correct(
             _compensate(cache, cache.pods[uid], resource, lost, freed.get(resource, []), corrected)
     again = [info for info, _ in changed] + [cache.pods[uid] for uid in taken]
     for row in dict.fromkeys(info.row for info in again):
-        cache.ledger.weigh(row, [info for info in again if info.row == row])
+        cache.ledger.note_unknown_holders(row, [info for info in again if info.row == row])
     return corrected
 
 
@@ -82,7 +82,7 @@ def learn(cache: Cache, on_node: Mapping[str, PodInfo], report: DeviceReport) ->
         for resource in sorted(info.ids.keys() - own):
             clashes = cache.ledger.hold(info.row, info.uid, resource, info.ids[resource])
             cache.clashes += [(info.uid, info.node_name, device_id) for device_id in clashes]
-        cache.ledger.weigh(info.row, (info,))
+        cache.ledger.note_unknown_holders(info.row, (info,))
 
 
 def _compensate(

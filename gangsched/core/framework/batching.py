@@ -117,12 +117,12 @@ class Batching:
             return None
         kept.mark = view.journal_end
         row = kept.tighter
-        if row is None and self._scoring.is_silent(state, template, view, kept.rows, stating):
+        if row is None and self._scoring.is_decided_by_rows(state, template, view, kept.rows, stating):
             row = kept.next()
         elif (
             row is not None
             and prefers
-            and not self._scoring.is_silent(state, template, view, np.array([row]))
+            and not self._scoring.is_decided_by_rows(state, template, view, np.array([row]))
         ):
             row = None
         if row is not None:
@@ -141,7 +141,11 @@ class Batching:
     ) -> int | None:
         """Returns the best of the ascending `rows`, which take n_members with the least room left over.
         stating: a plugin that gives all of them one score."""
-        if len(rows) < 2 or not self._scoring.goes_by_row or not self._filtering.keeps(template, capacity):
+        if (
+            len(rows) < 2
+            or not self._scoring.goes_by_row
+            or not self._filtering.is_cached(template, capacity)
+        ):
             return self._scoring.best(state, template, view, rows)
         scores, by_row = self._scoring.sums(state, template, view, rows, stating)
         equals = rows if scores is None else rows[scores == np.maximum.reduce(scores)]

@@ -118,7 +118,7 @@ class Filtering:
         return mask
 
     @property
-    def looks_beyond_room(self) -> bool:
+    def depends_on_placed(self) -> bool:
         """Whether any Filter of the profile may answer differently after pods were placed."""
         return bool(self.seeing or self.by_cycle or self.per_node)
 
@@ -130,7 +130,7 @@ class Filtering:
         """The plugins that make sees_pods true."""
         return [name for name in self._seeing_names if name not in state.skipped]
 
-    def names_with_a_say(self, state: CycleState) -> list[str]:
+    def refusing_plugins(self, state: CycleState) -> list[str]:
         """The plugins that may refuse a node for this template."""
         names = dict.fromkeys([*self._place, *(one.name for one in self.capacities)])
         return [name for name in names if name not in state.skipped]
@@ -156,13 +156,13 @@ class Filtering:
         by resources alone, on the nodes where one pod may go now. ceiling: of the same view, if known.
         Without `looks`, plugins that look at nodes one by one are not called.
         """
-        room = self.ceiling(state, template, view) if ceiling is None else ceiling
+        room = self.static_capacity(state, template, view) if ceiling is None else ceiling
         open_to = self.open_to(state, template, view)
         if open_to is not None:
             room = np.where(open_to, room, 0)
         if looks and self.per_node:
             rows = np.flatnonzero(room)
-            lets = self.lets(state, template, view, rows)
+            lets = self.allowed_one_by_one(state, template, view, rows)
             if not lets.all():
                 room = room.copy()
                 room[rows[~lets]] = 0
@@ -180,11 +180,13 @@ class Filtering:
                     mask = own if mask is None else mask & own
         return mask
 
-    def looks_at_nodes(self, state: CycleState) -> bool:
+    def has_node_plugins(self, state: CycleState) -> bool:
         """Whether a plugin that looks at nodes one by one takes part."""
         return any(plugin.name not in state.skipped for plugin in self.per_node)
 
-    def lets(self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray) -> BoolArray:
+    def allowed_one_by_one(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> BoolArray:
         """bool[len(rows)]: where the plugins that look at nodes one by one allow one pod.
 
         `rows`: those that all other Filters allow.
@@ -197,7 +199,7 @@ class Filtering:
                 rows = rows[own]
         return lets
 
-    def ceiling(self, state: CycleState, template: PodTemplate, view: ClusterView) -> IntArray:
+    def static_capacity(self, state: CycleState, template: PodTemplate, view: ClusterView) -> IntArray:
         """Capacity without the Filters that see pods: it cannot grow in this cycle, whatever is placed."""
         room = self.room(state, template, view)
         if state.subset is not None:
@@ -220,7 +222,7 @@ class Filtering:
     ) -> int:
         """Upper bound of how many of `n` members can still be placed, whichever `others` are placed too.
         ceiling: of the same view, if known."""
-        room = np.minimum(self.ceiling(state, template, view) if ceiling is None else ceiling, n)
+        room = np.minimum(self.static_capacity(state, template, view) if ceiling is None else ceiling, n)
         room.flags.writeable = False
         most = min(int(np.add.reduce(room)), n)
         for plugin in self._bounding:
@@ -246,7 +248,7 @@ class Filtering:
             found += own
         return found
 
-    def ceiling_on(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> int:
+    def static_capacity_on(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> int:
         """Returns the ceiling of one node on which the Trial has just placed such a pod."""
         if state.subset is not None and not state.subset[row]:
             return 0
@@ -255,10 +257,10 @@ class Filtering:
 
     def capacity_on(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> int:
         """Returns the capacity of one node on which the Trial has just placed such a pod, if is_local."""
-        n = self.ceiling_on(state, template, view, row)
-        return n if n and self.lets_onto(state, template, view, row) else 0
+        n = self.static_capacity_on(state, template, view, row)
+        return n if n and self.allowed_on(state, template, view, row) else 0
 
-    def lets_onto(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> bool:
+    def allowed_on(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> bool:
         """Does as `lets`, for one node."""
         return all(
             self._ask(plugin.name, "Filter", plugin.allows, state, template, view, row)
@@ -315,7 +317,7 @@ class Filtering:
             rows = np.array(sorted(changed), dtype=np.int64)
             values[rows] = self._ask_capacity(state, template, view, mask, rows)
 
-    def keeps(self, template: PodTemplate, capacity: IntArray) -> bool:
+    def is_cached(self, template: PodTemplate, capacity: IntArray) -> bool:
         """Whether `capacity` is the cached array itself: the capacity of the cache's own nodes."""
         kept = self._capacities.get(template.serial)
         return kept is not None and kept.values is capacity

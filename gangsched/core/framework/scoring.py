@@ -226,7 +226,7 @@ class Scoring:
         but: frozenset[str] = frozenset(),
     ) -> tuple[FloatArray | None, bool]:
         """As score of all `rows`, without the plugins in `but`; and whether each row's sum depends only on
-        that row: then it stays valid while the row is unchanged and is_silent holds for these rows.
+        that row: then it stays valid while the row is unchanged and is_decided_by_rows holds for these rows.
         """
         rows.flags.writeable = False
         skipped = self._run_pre_score(state, template, view, rows) if self.pre_scores else frozenset()
@@ -237,7 +237,7 @@ class Scoring:
         others = self._ask_scores(self._not_by_row, state, template, view, rows, skipped)
         return (kept, self.goes_by_row) if others is None else (kept + others, False)
 
-    def is_silent(
+    def is_decided_by_rows(
         self,
         state: CycleState,
         template: PodTemplate,

@@ -195,13 +195,13 @@ class Weighing:
         if not len(rows) or not self._scoring.goes_by_row:
             return None
         scores, by_row = self._scoring.sums(state, template, view, rows)
-        if not by_row and not self._scoring.is_silent(state, template, view, rows):
+        if not by_row and not self._scoring.is_decided_by_rows(state, template, view, rows):
             return None
         totals = Totals(view, rows, *asked)
         if scores is not None:
             totals.scores[rows] = scores
         totals.compute()
-        if by_row and self._filtering.keeps(template, capacity):
+        if by_row and self._filtering.is_cached(template, capacity):
             if len(self._kept) > n_kept(8 * view.n_rows):
                 self._kept.clear()
             self._kept[template.serial] = totals
@@ -237,4 +237,4 @@ class Weighing:
                 scores[is_open] = self._scoring.by_row(state, template, view, rows[is_open])
             kept.change(changed, scores)
         kept.mark = view.journal_end
-        return self._scoring.is_silent(state, template, view, kept.rows)
+        return self._scoring.is_decided_by_rows(state, template, view, kept.rows)

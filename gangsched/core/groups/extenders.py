@@ -164,7 +164,7 @@ class Extenders:
         self._whose: dict[int, GroupKey] = {}
         self._last_ticket = 0
 
-    def rests(self, group: Group) -> bool:
+    def must_wait(self, group: Group) -> bool:
         """Whether the group must wait for extenders; if not, their answers hold until `spent`."""
         asked = self._asked.get(group.key)
         if asked is None or asked.group is not group:
@@ -181,7 +181,7 @@ class Extenders:
         self._verdicts.current = {serial: answer for serial, answer in answers if answer is not _NOBODY}
         return False
 
-    def spent(self, group: Group) -> None:
+    def forget(self, group: Group) -> None:
         """Forgets the answers after the attempt."""
         self._verdicts.current = {}
         self._asked.pop(group.key, None)
@@ -202,7 +202,7 @@ class Extenders:
             if not asked.open:
                 self._shared.queue.activate(group, Cause.EXTENDERS_ANSWERED)
 
-    def late(self, group: Group) -> None:
+    def expire(self, group: Group) -> None:
         """Fails the attempt, as no answer arrived in time."""
         self._fail(group, "extenders did not answer in time")
 

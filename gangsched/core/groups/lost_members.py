@@ -39,7 +39,7 @@ class LostMembers:
                 self._due.drop(group.key)
                 if runs_enough(group):
                     self._reporter.lost_members(group, "")
-                    self._binder.records.whole(group)
+                    self._binder.records.write_whole(group)
             return
         within_s = self._shared.settings.recover_within_s
         message = f"gang {group.key} has lost members: {lacking}"

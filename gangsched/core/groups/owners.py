@@ -280,7 +280,7 @@ class Owners:
 
     # -- words -----------------------------------------------------------------------------------------
 
-    def missing(self, group: Group) -> str:
+    def why_missing(self, group: Group) -> str:
         """What the gang's number waits for; "" if its owner is not one of these."""
         named = self._owner_of.get(group.key)
         if named is None:
@@ -336,7 +336,7 @@ class Owners:
                 break
         return found
 
-    def never(self, group: Group) -> str:
+    def why_never(self, group: Group) -> str:
         """Why the missing members will not come while the existing ones wait; "" if they may."""
         info = group.first()
         for named in () if info is None else owners_of(info.pod):

@@ -93,7 +93,7 @@ class Reconciler:
             self.losses.report(group)
         is_at_rest = group.state not in (BINDING, GroupState.UNWINDING)
         if group.doubts and group.has_started and is_at_rest and (group.lost or runs_enough(group)):
-            self._binder.records.answer(group)
+            self._binder.records.correct_others(group)
 
     def recover(self, group: Group) -> None:
         """Completes or unwinds, by policy, a group found half bound, mostly after a restart, or goes on with
@@ -113,7 +113,7 @@ class Reconciler:
         if not group.has_started:
             move_start(group, StartCause.WHOLE)
         if group.state is not BINDING and runs_enough(group):  # else its last bind's outcome does so
-            self._binder.records.whole(group)
+            self._binder.records.write_whole(group)
         self._reporter.found_started(group)
         self._shared.try_again(self._shared.siblings(group).values())
 
@@ -193,11 +193,11 @@ class Reconciler:
         """Reports what is missing of a gang that has been incomplete for a while."""
         if group.definition is None:
             kind = "PodGroup object" if group.is_gang else "definition"
-            missing = self._owners.missing(group) or f"its {kind}, which does not exist (yet)"
+            missing = self._owners.why_missing(group) or f"its {kind}, which does not exist (yet)"
             why: Why = f"gang {group.key} waits for {missing}"
         else:
             more = self._ended(group)
-            never = self._owners.never(group)
+            never = self._owners.why_never(group)
             more += f"; {never}" if never else ""
             refused = self.refusals.sentence(group)
             more += f"; {refused}" if refused else ""

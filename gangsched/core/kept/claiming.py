@@ -97,7 +97,7 @@ class Claiming:
         bypasses, shared, claims = self._shared.queue.bypasses, self._shared, self._claims
         if bypasses is None:
             return True
-        while (full := bypasses.before_start(unit, plan, shared.cache.view, shared.now_s)) is not None:
+        while (full := bypasses.charge(unit, plan, shared.cache.view, shared.now_s)) is not None:
             assert claims is not None, "bounds are enforced"
             if bypasses.is_early(full):
                 if self._make_early(claims, bypasses, full):
@@ -108,13 +108,13 @@ class Claiming:
             elif claims.budget is None and self.plans.tenant(unit[0]) == self.plans.tenant(full):
                 return False
             else:
-                bypasses.yields(full, shared.now_s + _HOPELESS_S, shared.now_s)
+                bypasses.let_pass_until(full, shared.now_s + _HOPELESS_S, shared.now_s)
         return True
 
     def started(self, unit: Sequence[Group], plan: Plan) -> None:
         """Records that the plan's members are reserved."""
         if self._shared.ends is not None:
-            self._shared.ends.began(plan.placements, self._shared.now_s)
+            self._shared.ends.note_reserved(plan.placements, self._shared.now_s)
         if (claims := self._claims) is not None and claims.by_key:
             nodes = frozenset(self._shared.cache.view.name(one.row) for one in plan.placements)
             self._filled_in(claims, unit, plan, nodes)
@@ -130,7 +130,7 @@ class Claiming:
                 self._rests_on(claims, claim, self.plans.blockers(there, claim.start_s, uids))
 
     def _rests_on(self, claims: Claims, claim: StartClaim, more: Sequence[Blocker] = ()) -> None:
-        if claims.rest_on(claim, more):
+        if claims.update_blockers(claim, more):
             self._stands(claim)
             self._reports.moved(claim)
 
@@ -140,19 +140,19 @@ class Claiming:
         claims, bypasses, first = self._claims, self._shared.queue.bypasses, unit[0]
         if first.attempts != 1 or START_PROMISED in first.reported_conditions:
             return
-        if claims is not None and bypasses is not None and claims.own(unit) is None:
+        if claims is not None and bypasses is not None and claims.unit_claim(unit) is None:
             for group in (found := [one for one in unit if had_claim(one)]):
-                bypasses.at_bound(group, self._shared.now_s)
+                bypasses.set_to_bound(group, self._shared.now_s)
             if found and self.plans.has_slot(claims, first):
                 self._make(claims, bypasses, first, is_paid=True)
-        if claims is None or claims.own(unit) is None:
+        if claims is None or claims.unit_claim(unit) is None:
             self._reports.withdrawn(unit)
 
     def refused(self, unit: list[Group]) -> str:
         """Checks the claim of a unit that does not fit now; returns a sentence about it."""
         claims = self._claims
         self._recall(unit)
-        claim = claims.own(unit) if claims is not None else None
+        claim = claims.unit_claim(unit) if claims is not None else None
         if claims is None or claim is None:
             return self._reports.why_none(unit[0])
         # Any group of a set may have its turn first.
@@ -175,7 +175,7 @@ class Claiming:
         claim, no bypass of the unit is counted until it is room that it lacks."""
         claims, bypasses = self._claims, self._shared.queue.bypasses
         self._recall(unit)
-        if claims is not None and (claim := claims.own(unit)) is not None:
+        if claims is not None and (claim := claims.unit_claim(unit)) is not None:
             if not for_good and claims.is_sound(claim) and self._shared.now_s < claim.start_s + _LATE_S:
                 self._mark = self._shared.cache.view.journal_end  # ignore changes made in its own turn
                 return self._reports.words(claim)
@@ -187,7 +187,7 @@ class Claiming:
 
     def starts_soon(self, unit: Sequence[Group]) -> bool:
         """Whether the unit's claim starts so soon that preemption is not worth it, and is not late."""
-        claim = self._claims.own(unit) if self._claims is not None else None
+        claim = self._claims.unit_claim(unit) if self._claims is not None else None
         return claim is not None and abs(claim.start_s - self._shared.now_s) < _SOON_S
 
     # -- between turns -----------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ class Claiming:
         again_s = min(max(too_idle.from_s, shared.now_s + _AGAIN_S), shared.now_s + _HOPELESS_S)
         for group in claim.unit:
             claims.too_idle[group.key] = too_idle
-            shared.queue.bypasses.yields(group, again_s, shared.now_s)
+            shared.queue.bypasses.let_pass_until(group, again_s, shared.now_s)
         return False
 
     def _stands(self, claim: StartClaim) -> None:

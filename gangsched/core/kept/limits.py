@@ -89,7 +89,8 @@ class KeptInLimits:
         view, bypasses = self._shared.queue_view, self._shared.queue.bypasses
         is_out = answer.plugin == _FAIRNESS and answer.code is Code.UNSCHEDULABLE and self._is_on
         claims = self._shared.queue.claims
-        if is_out and claims is not None and claims.own(unit) is not None:  # the claim keeps what it needs
+        if is_out and claims is not None and claims.unit_claim(unit) is not None:
+            # The claim keeps what it needs.
             is_out = False
         if not is_out or view is None or view.queues is None or bypasses is None:
             for group in unit if self._known else ():

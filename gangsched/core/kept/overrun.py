@@ -54,7 +54,7 @@ def past_walltime(
 ) -> PostFilterResult | None:
     """The pods to evict so that the unit, which has a claim, can start; None: no choice would help."""
     claims = shared.queue.claims
-    claim = claims.own(unit) if claims is not None else None
+    claim = claims.unit_claim(unit) if claims is not None else None
     if claim is None or not shared.settings.evicts_for_claims:
         return None
     gone = _over(shared, claim)
@@ -104,7 +104,7 @@ def fix_ends(shared: SharedState, claims: Claims) -> None:
     pod may be evicted for a claim."""
     if (ends := shared.ends) is not None:
         promises = claims.all if shared.settings.evicts_for_claims else ()
-        ends.rest_on({one.uid: one.end_s for claim in promises for one in claim.blockers if one.is_known})
+        ends.fix_ends({one.uid: one.end_s for claim in promises for one in claim.blockers if one.is_known})
 
 
 def may_be_evicted_for(shared: SharedState, claim: StartClaim) -> bool:

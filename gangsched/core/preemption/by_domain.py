@@ -83,7 +83,7 @@ def _cheapest(demands: Sequence[Demand], trial: Trial, dry_run: DryRun) -> list[
         going=dry_run.going,
         rule=dry_run.rule,
     )
-    everybody = victims.close({info.uid: info for info in victims.everybody()})
+    everybody = victims.closure({info.uid: info for info in victims.all()})
     now, emptied = trial.fork(), trial.fork()
     emptied.remove(*everybody.values())
     reserve_nominated(now, dry_run.nominated)
@@ -112,7 +112,7 @@ def _most_members(demands: Sequence[Demand]) -> list[tuple[Demand, PodTemplate]]
 
 def _room(demand: Demand, template: PodTemplate, trial: Trial) -> IntArray:
     state, _ = demand.pre_filter(template, trial)
-    return demand.profile.filtering.ceiling(state, template, trial)
+    return demand.profile.filtering.static_capacity(state, template, trial)
 
 
 def _estimate(unit: Sequence[Demand], kinds: _Kinds) -> tuple[float, float, float]:

@@ -77,7 +77,7 @@ class GangVictims:
 
         def with_last(n: int) -> dict[str, PodInfo]:
             more = (part for part in parts[len(parts) - n :])
-            return self._victims.close({**chosen, **{uid: i for part in more for uid, i in part.items()}})
+            return self._victims.closure({**chosen, **{uid: i for part in more for uid, i in part.items()}})
 
         low, high = 0, len(parts)
         while low < high:
@@ -165,7 +165,7 @@ class GangVictims:
         """Returns what the node must give up for n members, as SelectVictimsOnNode: all go, then some are
         spared."""
         here = {info.uid: info for info in self._victims.on_row[row] if info.uid in level}
-        victims = self._rest(self._victims.close({**chosen, **here}), chosen)
+        victims = self._rest(self._victims.closure({**chosen, **here}), chosen)
         found = self._spared(demand, template, row, n, trial, chosen, victims)
         if found is not None and not self._victims.accepts({**chosen, **found}):
             allowed = self._victims.allowed(victims, chosen)

@@ -79,11 +79,11 @@ class PodVictims:
             return False
         concerned = {one.name for one in profile.filtering.capacities if one.name not in state.unconcerned}
         room_only = concerned <= _BY_ROOM and profile.filtering.is_local(state)
-        return room_only and self._victims.are_single
+        return room_only and self._victims.are_independent
 
     def _on_node(self, row: int) -> tuple[Cost, dict[str, PodInfo]] | None:
         """Returns what the node has to give up, by SelectVictimsOnNode; None: even that would not suffice."""
-        everybody = self._victims.close({info.uid: info for info in self._victims.on_row[row]})
+        everybody = self._victims.closure({info.uid: info for info in self._victims.on_row[row]})
         against = self._victims.violating(everybody)
         victims = self._needed(row, everybody)
         if victims is not None and not self._victims.accepts(victims):

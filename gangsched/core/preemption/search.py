@@ -103,7 +103,7 @@ class PreemptionSearch:
         self._whose = LOWER if dry_run.rule is None else dry_run.rule.whose
         self._everybody: dict[str, PodInfo] = {}
         self._free: dict[str, PodInfo] = {}
-        self.victims.respect(budgets_of(self.victims.with_their_gangs()))
+        self.victims.set_budgets(budgets_of(self.victims.with_their_gangs()))
         is_lone = len(unit) == 1 and len(unit[0].members) == 1 and not unit[0].group.is_gang
         self._is_on_one_node = is_lone and not self._is_kept_out
 
@@ -113,7 +113,7 @@ class PreemptionSearch:
             return self._helpless(None)
         if self._is_on_one_node:
             return self._for_one()
-        if lacks := self._trials.lacks(self.victims.close({i.uid: i for i in self.victims.everybody()})):
+        if lacks := self._trials.lacks(self.victims.closure({i.uid: i for i in self.victims.all()})):
             return Status.refused(Code.UNSCHEDULABLE, EvenWithAllGone(self._whose, f"{lacks}."))
         found = self._enough()
         if isinstance(found, Status):
@@ -145,10 +145,10 @@ class PreemptionSearch:
             return self._result(*found)
         if lone.ran_out:
             return self._ran_out()
-        everybody = {info.uid: info for info in self.victims.everybody()}
+        everybody = {info.uid: info for info in self.victims.all()}
         if self.victims.n_binding or len(everybody) > _MAX_SEARCHED:
             return self._helpless(None, _NO_NODE)
-        answer = self._trials.place(self.victims.close(everybody))
+        answer = self._trials.place(self.victims.closure(everybody))
         return self._helpless(answer if isinstance(answer, FitError) else None, _NO_NODE)
 
     def _result(self, plan: Plan, chosen: Chosen) -> PostFilterResult | Status:
@@ -188,7 +188,7 @@ class PreemptionSearch:
             nodes = [*dict.fromkeys((*ranked, *on_row))] if self._is_kept_out else ranked
         for rows in ever_more(nodes, n_first, domains(self._unit, self._trials)):
             self.victims.on_row = {row: on_row[row] for row in rows}
-            everybody = self.victims.close({info.uid: info for info in self.victims.everybody()})
+            everybody = self.victims.closure({info.uid: info for info in self.victims.all()})
             self._everybody = everybody
             self._free = {uid: info for uid, info in everybody.items() if is_free(info)}
             search = self._order_matters() and len(everybody) <= _MAX_SEARCHED
@@ -265,7 +265,7 @@ class PreemptionSearch:
             taken = dict(self._free)
             for level in ordered[:n]:
                 taken |= level
-            return self.victims.close(taken)
+            return self.victims.closure(taken)
 
         low, high = 0, len(ordered)
         while low < high and not self._trials.is_spent:
@@ -289,7 +289,7 @@ class PreemptionSearch:
             areas.append(np.isin(codes, codes[used]) & (codes >= 0) | here)
         for area in areas:
             near = {uid: info for uid, info in level.items() if uid in self._free or area[info.row]}
-            near = self.victims.close(near)
+            near = self.victims.closure(near)
             if len(near) < len(level) and self._trials.fits(near):
                 return near
         return level
@@ -315,7 +315,7 @@ class PreemptionSearch:
             if not parts:
                 continue
             off = {uid for part in parts for uid in part}
-            fewer = self.victims.close({uid: info for uid, info in chosen.items() if uid not in off})
+            fewer = self.victims.closure({uid: info for uid, info in chosen.items() if uid not in off})
             if len(fewer) < len(chosen) and self._trials.fits(fewer):
                 chosen = fewer
             elif len(parts) > 1:
@@ -344,7 +344,7 @@ class PreemptionSearch:
         costly = [info for uid, info in self._everybody.items() if uid not in self._free]
         if before is not None:
             costly = [info for info in costly if self.victims.level(info) <= before.level]
-        for atom in self.victims.atoms(costly):
+        for atom in self.victims.inseparable_sets(costly):
             pool[frozenset(atom)] = atom
             if len(pool) > _MAX_POOL:
                 return []
@@ -358,7 +358,7 @@ class PreemptionSearch:
                 taken = dict(self._free)
                 for atom in some:
                     taken |= atom
-                taken = self.victims.close(taken)
+                taken = self.victims.closure(taken)
                 cost = self.victims.cost(taken)
                 if before is None or cost < before:
                     cheaper[frozenset(taken)] = (cost, taken)
@@ -371,7 +371,7 @@ class PreemptionSearch:
             return chosen
         used = {placement.row for placement in plan.placements}
         idle = {uid for uid, info in chosen.items() if uid in self._free and info.row not in used}
-        fewer = self.victims.close({uid: info for uid, info in chosen.items() if uid not in idle})
+        fewer = self.victims.closure({uid: info for uid, info in chosen.items() if uid not in idle})
         chosen = fewer if len(fewer) < len(chosen) and self._trials.fits(fewer) else chosen
         free = [part for part in self.victims.parts(chosen) if all(uid in self._free for uid in part)]
         return self._spare(chosen, free, _n_tries(chosen))

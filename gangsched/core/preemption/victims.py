@@ -78,23 +78,23 @@ class Victims:
                 self.on_row[row] = here
                 self._mark_last(here)
 
-    def respect(self, budgets: Sequence[DisruptionBudget]) -> None:
+    def set_budgets(self, budgets: Sequence[DisruptionBudget]) -> None:
         """Sets the disruption budgets that costs refer to from now on."""
         self._budgets = budgets
         self.guarded = {uid for budget in budgets if budget.allowed < 1 for uid in budget.uids}
 
     @property
-    def are_single(self) -> bool:
+    def are_independent(self) -> bool:
         """Whether a pod's cost does not depend on which other pods are evicted."""
         return not self._bond_of and all(budget.allowed < 1 for budget in self._budgets)
 
-    def everybody(self) -> Iterator[PodInfo]:
+    def all(self) -> Iterator[PodInfo]:
         """Yields all possible victims on the requested rows."""
         return (info for here in self.on_row.values() for info in here)
 
     def with_their_gangs(self) -> Iterator[PodInfo]:
         """As `everybody`, then all pods that would have to go with one of them, on any node; some twice."""
-        yield from self.everybody()
+        yield from self.all()
         for bond in {id(bond): bond for bond in self._bond_of.values()}.values():
             yield from bond.pods.values()
 
@@ -164,7 +164,7 @@ class Victims:
 
     # -- sets --------------------------------------------------------------------------------------------
 
-    def close(self, chosen: Chosen) -> dict[str, PodInfo]:
+    def closure(self, chosen: Chosen) -> dict[str, PodInfo]:
         """Returns the set plus all pods that cannot stay when these go."""
         closed = dict(chosen)
         left: dict[int, tuple[_Bond, dict[int, int]]] = {}
@@ -187,22 +187,22 @@ class Victims:
         """Returns as much of a closed set as the rule lets go with `beside`, the least important first."""
         found: dict[str, PodInfo] = {}
         for part in reversed(self.parts(wanted)):
-            more = self.close({**beside, **found, **part})
+            more = self.closure({**beside, **found, **part})
             if self.accepts(more):
                 found = {uid: info for uid, info in more.items() if uid not in beside}
         return found
 
-    def atom(self, info: PodInfo) -> dict[str, PodInfo]:
+    def inseparable(self, info: PodInfo) -> dict[str, PodInfo]:
         """Returns the pod and all pods that cannot stay without it."""
-        return self.close({info.uid: info})
+        return self.closure({info.uid: info})
 
-    def atoms(self, infos: Iterable[PodInfo]) -> Iterator[dict[str, PodInfo]]:
+    def inseparable_sets(self, infos: Iterable[PodInfo]) -> Iterator[dict[str, PodInfo]]:
         """Yields each pod's atom; only one for all pods of a gang that goes as a whole."""
         seen: set[tuple[int, int]] = set()
         for info in infos:
             key = id(self._bond_of.get(info.uid)), id(info.group)
             if key not in seen or info.uid in self._going:
-                atom = self.atom(info)
+                atom = self.inseparable(info)
                 yield atom
                 if len(atom) > 1:
                     seen.add(key)
@@ -280,7 +280,7 @@ class Victims:
 
     def _more(self, chosen: Chosen, beside: Chosen) -> dict[str, PodInfo]:
         """Returns the set, closed together with the pods that go already, but without those."""
-        closed = self.close({**beside, **chosen})
+        closed = self.closure({**beside, **chosen})
         return {uid: info for uid, info in closed.items() if uid not in beside}
 
     def violating(self, chosen: Chosen) -> set[str]:

@@ -21,7 +21,7 @@ In shortest-first order it gets that claim once it has waited long enough (core.
 
 Groups with the same needs form one class, with an array of counters in the order of the line. So a start
 costs one comparison per class, and one addition to a slice of the array if it takes what the class lacks.
-Called by core.groups.attempts (refused), core.kept.claiming (before_start) and core.state.queue (moved); read
+Called by core.groups.attempts (refused), core.kept.claiming (charge) and core.state.queue (moved); read
 by web.
 """
 
@@ -194,9 +194,7 @@ class Bypasses:
             record.yields_until_s, record.can_fit, record.needs = yields_until_s, can_fit, needs
             self._enter(record)
 
-    def before_start(
-        self, unit: Sequence[Group], plan: Plan, view: ClusterView, now_s: float
-    ) -> Group | None:
+    def charge(self, unit: Sequence[Group], plan: Plan, view: ClusterView, now_s: float) -> Group | None:
         """Counts the groups that the unit bypasses if it is reserved as planned; call it before that.
 
         If bounds are enforced and one would be exceeded, counts none and returns the first such group in
@@ -225,7 +223,7 @@ class Bypasses:
         return None
 
     def is_early(self, group: Group) -> bool:
-        """Whether before_start returned the group before its bound."""
+        """Whether charge returned the group before its bound."""
         return self._early is group
 
     def not_early(self, group: Group, until_s: float) -> None:
@@ -241,7 +239,7 @@ class Bypasses:
             record.not_before_s, record.can_fit = until_s, False
             self._leave(record)
 
-    def yields(self, group: Group, until_s: float, now_s: float) -> None:
+    def let_pass_until(self, group: Group, until_s: float, now_s: float) -> None:
         """Lets the group be bypassed beyond its bound until then, as its claim would keep too much idle."""
         record = self._records.get(group.key)
         if record is None or record.group is not group:
@@ -253,7 +251,7 @@ class Bypasses:
             self.n_claimed += 1
         self._enter(record)
 
-    def at_bound(self, group: Group, now_s: float) -> None:
+    def set_to_bound(self, group: Group, now_s: float) -> None:
         """Sets the group's count to its bound: it had a claim in an earlier process; counts are lost."""
         record = self._records.get(group.key)
         if record is None or record.group is not group:
@@ -304,7 +302,7 @@ class Bypasses:
         place: Rank | None = None
         hits = []
         for klass in self._classes.values():
-            if klass.priority < by.priority or not self._rows.meet(klass.needs, took):
+            if klass.priority < by.priority or not self._rows.is_contended(klass.needs, took):
                 continue
             if klass.lane == lane or by.has_started:
                 n_before = len(klass.ranks) if by.has_started else klass.n_before(rank)

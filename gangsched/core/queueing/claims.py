@@ -123,7 +123,7 @@ class Claims:
         """The group's claim, if it has one."""
         return self.by_key.get(group.key)
 
-    def own(self, unit: Sequence[Group]) -> StartClaim | None:
+    def unit_claim(self, unit: Sequence[Group]) -> StartClaim | None:
         """The claim of the unit, or of one of its groups."""
         return next((claim for group in unit if (claim := self.claim(group)) is not None), None)
 
@@ -177,7 +177,7 @@ class Claims:
         """
         if not self.by_key or any(completes(group) for group in unit):
             return []
-        own = self.own(unit)
+        own = self.unit_claim(unit)
         found = []
         for claim in self._ahead_of(unit, own, among, to_all=to_all):
             later_s = 0.0
@@ -192,7 +192,7 @@ class Claims:
     def yielding(self, unit: Sequence[Group], from_s: float, until_s: float) -> list[StartClaim]:
         """The claims with promised starts in that time that yield to the unit's own claim, if that starts
         after `from_s`."""
-        own = self.own(unit)
+        own = self.unit_claim(unit)
         if own is None or own.start_s <= from_s:
             return []
         found = self.holding_up(unit, from_s, until_s, to_all=True)
@@ -214,7 +214,7 @@ class Claims:
 
         among: only these claims; None: all. to_all: also claims that yield to its own.
         """
-        return self._ahead_of(unit, self.own(unit), among, to_all=to_all)
+        return self._ahead_of(unit, self.unit_claim(unit), among, to_all=to_all)
 
     def _ahead_of(
         self,
@@ -256,7 +256,7 @@ class Claims:
             self.revision += 1
         claim.held, claim.start_s, claim.end_s = held, start_s, end_s
 
-    def rest_on(self, claim: StartClaim, more: Sequence[Blocker]) -> bool:
+    def update_blockers(self, claim: StartClaim, more: Sequence[Blocker]) -> bool:
         """Drops blockers that are gone, and adds `more`; returns whether the claim became, or stopped being,
         a promise."""
         pods, was_promise = self._cache.pods, claim.is_promise

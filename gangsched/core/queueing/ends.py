@@ -103,7 +103,7 @@ class Ends:
         self.extended: list[PodInfo] = []
         """Pods, not reported yet, whose longer walltime does not count as a promise rests on the shorter."""
 
-    def rest_on(self, ends_s: Mapping[str, float]) -> None:
+    def fix_ends(self, ends_s: Mapping[str, float]) -> None:
         """Fixes these ends, by UID, because promises rest on them: a walltime that is later made longer, or
         removed, does not change them."""
         before, self._promised_s = self._promised_s, {}
@@ -118,7 +118,7 @@ class Ends:
         """Forgets ends that were not stated, as the default walltimes have changed."""
         self._known = {uid: one for uid, one in self._known.items() if one.stated_s is not None}
 
-    def began(self, placements: Iterable[Placement], now_s: float) -> None:
+    def note_reserved(self, placements: Iterable[Placement], now_s: float) -> None:
         """Records that these pods are reserved now, maybe not for the first time."""
         for one in placements:
             one.info.began_s = now_s
@@ -130,7 +130,7 @@ class Ends:
         info.began_s = None
         self._known.pop(info.uid, None)
 
-    def left(self, info: PodInfo, now_s: float) -> None:
+    def note_leaving(self, info: PodInfo, now_s: float) -> None:
         """Records that this pod is about to leave its node, if it was on one."""
         began_s = info.began_s
         if info.row < 0 or info.group is None or began_s is None:

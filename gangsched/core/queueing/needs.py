@@ -92,7 +92,7 @@ class OpenRows:
         """The rows open to that template, as bits."""
         return self._rows.get(serial, 0)
 
-    def meet(self, needs: Needs, took: Mapping[int, int]) -> bool:
+    def is_contended(self, needs: Needs, took: Mapping[int, int]) -> bool:
         """Whether some needed resource is taken on a node that is open to the template needing it."""
         for serial, columns in needs.items():
             rows = self._rows.get(serial, 0)

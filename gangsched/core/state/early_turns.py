@@ -93,7 +93,7 @@ class EarlyTurns:
         self._left_out: list[Group] = []
         """In order, those for which there would have been enough without them."""
 
-    def give(
+    def try_early(
         self,
         waiting: BackingOff,
         preempting: Iterable[Group],
@@ -129,7 +129,7 @@ class EarlyTurns:
         if any(_waits(group) for group in self._counted):
             self._try_left_out(now_s)
 
-    def end_in_vain(self, group: Group, now_s: float) -> None:
+    def retry_left_out(self, group: Group, now_s: float) -> None:
         """Gives the groups a turn for which too little was left beside this group, which does not fit."""
         if any(one is group for one in self._counted):
             self._try_left_out(now_s)

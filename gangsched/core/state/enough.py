@@ -67,7 +67,7 @@ class Enough:
         self._counted: set[str] = set()
         """UIDs of the pods that have taken it: the groups of a set are asked about one after the other."""
 
-    def takes(self, group: Group) -> Sums:
+    def sums(self, group: Group) -> Sums:
         """Says whether the free room adds up for the members that the group and the groups that start with it
         need; if it is enough, counts it as taken."""
         wanted: dict[tuple[str, int], list[PodInfo]] = {}
@@ -136,7 +136,7 @@ class Enough:
             profile, state = self._shared.profile_of(info.group).quiet, CycleState(info.group)
             known = 0
             if profile.run_pre_filter(state, info.template, trial).is_success:
-                room = profile.filtering.ceiling(state, info.template, trial)
+                room = profile.filtering.static_capacity(state, info.template, trial)
                 known = int(np.maximum(room, 0).sum())
             self._sums[key] = known
         return known

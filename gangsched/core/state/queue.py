@@ -221,7 +221,7 @@ class SchedulingQueue:
         self._tell(group, before)
         self.set_deadline(group, deadline_s)
         if cause in _IN_VAIN:
-            self._early.end_in_vain(group, self._clock.now_s)
+            self._early.retry_left_out(group, self._clock.now_s)
 
     def reject(self, group: Group, cause: Cause, now_s: float) -> None:
         """Records a failed attempt: unschedulable until a curing change, and at least until its backoff is
@@ -282,7 +282,7 @@ class SchedulingQueue:
         news = [group for group in preempting if cures.is_news(group)]
         if waiting or news:
             has_claims = self.claims is not None and bool(self.claims.by_key)
-            self._early.give(waiting, news, cures, new, now_s, lanes=self.lanes, has_claims=has_claims)
+            self._early.try_early(waiting, news, cures, new, now_s, lanes=self.lanes, has_claims=has_claims)
 
     def _are_alike(self, n: int) -> bool:
         """Whether n changes times the kinds of waiting groups stay within the limit; only asked where claims

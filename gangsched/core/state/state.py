@@ -156,7 +156,7 @@ class SharedState:
         self.queue.order, self.queue.lanes = self._take_order(profiles)
         self._take_queueing(settings.queueing)
 
-    def go_on_trial(self, *, allow_eviction: bool) -> None:
+    def become_copy(self, *, allow_eviction: bool) -> None:
         """Makes this a copy that answers what-if questions; observers are no longer called."""
         self.observer = self.queue.observer = None
         self.profiles = {name: profile.quiet for name, profile in self.profiles.items()}
@@ -293,7 +293,7 @@ class SharedState:
         if info.state is MemberState.ASSUMED:
             self.unreserve([info])
         elif self.ends is not None and self.queue_book is not None:
-            self.ends.left(info, self.now_s)  # only shortest-first queues ask how long pods run
+            self.ends.note_leaving(info, self.now_s)  # only shortest-first queues ask how long pods run
         group = info.group  # groups that start together are as important as the first of them
         was_kept = info.uid in self.stuck or (group is not None and bool(group.start_together))
         if (change := self.cache.forget(info, was_kept=was_kept)) is not None:

@@ -158,7 +158,7 @@ class _Cures:
 
     def sums(self, group: Group) -> Sums:
         """Says whether what is free adds up for the group (core.state.enough)."""
-        return self._enough.takes(group)
+        return self._enough.sums(group)
 
     def _may_preempt(self, profile: Profile, group: Group, kept: Sequence[StartClaim]) -> bool:
         """Whether it may fit if pods of lower priority go, beside all that these claims will need.

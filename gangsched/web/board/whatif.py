@@ -85,7 +85,7 @@ class WhatIf:
         """Runs in the copy, whose state it changes. Raises: ConfigError."""
         core, now_s = self._scheduler, self._clock_s()
         # Only the asked job may preempt in the trial, as in the command.
-        core.shared.go_on_trial(allow_eviction=asked.preempt)
+        core.shared.become_copy(allow_eviction=asked.preempt)
         core.handle([LeadershipGained()], now_s)  # so a standby answers as a leader would
         if not core.is_synced:
             raise AsideFailed("the scheduler has not read the whole cluster yet")
