@@ -119,6 +119,7 @@ class Scheduler:
         self._phases = turn.bound(self)
         self._overdue = Overdue(self, self._steps, self._extenders)
         self._objects = ClusterObjects(self)
+        self._answers = Answers(self, self.permits)
         self._on_run: dict[type, Callable[[Iterator[Any]], None]] = {
             ev.PodAdded: self.membership.put_pods,
             ev.PodUpdated: self.membership.put_pods,
@@ -131,7 +132,7 @@ class Scheduler:
         """Handlers of all other kinds, one event at a time."""
         handlers: dict[type, Callable[[Any], None]] = {
             **self._objects.handlers,
-            **Answers(self, self.permits).handlers,
+            **self._answers.handlers,
             ev.PodDeleted: self.membership.remove_pod,
             ev.RefusalsRead: self.reconciler.refusals_read,
             ev.KindSynced: lambda e: self._kind_read(e.kind, is_served=True),

@@ -89,7 +89,10 @@ class PlainSteps:
     more_at_s = NEVER_S
 
     def __init__(self, shared: SharedState) -> None:
-        self.begin = shared.set_time
+        self._shared = shared
+
+    def begin(self, now_s: float) -> None:
+        self._shared.set_time(now_s)
 
     def end(self) -> None: ...
 

@@ -70,7 +70,7 @@ class _RenamingWriter(Forms, _Pickler):  # type: ignore[misc]
         if found is NotImplemented:
             return _reduced(one)
         make, args = found
-        if make.__name__ in ("_array", "_numbers", "_number", "_dtype", "_method"):
+        if make.__name__ in ("_array", "_numbers", "_number", "_dtype"):
             return make, tuple(map(_kept, args))
         return found
 

@@ -1,9 +1,9 @@
 """State: writes all that a core remembers as bytes, and restores it into a newly built core.
 
 Lists of API objects lack it: backoffs, queue positions, attempts, messages sent. So the core's own objects
-are written. Parts that a core has from the start (its rooms, the functions that they share) are found at the
-same place in a new core and stay as they are there; everything added since is written by value. That requires
-a new core of the same version and configuration.
+are written. Parts that a core has from the start (its rooms, the functions in its tables) are found at the
+same place in a new core; what rooms remember is written by value, and functions stay as they are there. So no
+room may be known to a function alone. That requires a new core of the same version and configuration.
 
 The format is pickle's, but the reader only makes values: it knows the classes of the core and of its values,
 arrays, times and containers, and rejects every other name, so a stranger's journal cannot run code. Called by
@@ -84,14 +84,7 @@ def _is_part(one: Any) -> bool:
 
 def _steps(one: Any) -> Iterator[Step]:
     """Yields the steps from an object to what it holds."""
-    if isinstance(one, types.MethodType):
-        yield "self", None
-    elif isinstance(one, types.FunctionType):
-        yield from (("cell", at) for at in range(len(one.__closure__ or ())))
-    elif isinstance(one, partial):
-        yield "func", None
-        yield from (("arg", at) for at in range(len(one.args)))
-    elif isinstance(one, dict):
+    if isinstance(one, dict):
         yield from (("key", key) for key in one)
     elif isinstance(one, list | tuple):
         yield from (("at", at) for at in range(len(one)))
@@ -104,14 +97,6 @@ def _steps(one: Any) -> Iterator[Step]:
 def _follow(one: Any, step: Step) -> Any:
     """Raises: LookupError, AttributeError, ValueError (the object lacks it)."""
     how, what = step
-    if how == "self":
-        return one.__self__
-    if how == "cell":
-        return one.__closure__[what].cell_contents
-    if how == "func":
-        return one.func
-    if how == "arg":
-        return one.args[what]
     if how in ("key", "at"):
         return one[what]
     return getattr(one, what)
@@ -161,6 +146,16 @@ def _pairs(new: Scheduler, live: Scheduler, given: Given) -> dict[str, tuple[Any
     return found
 
 
+def _held_by(code: Any) -> Iterator[Any]:
+    """Yields what a function keeps, beside what it is."""
+    if isinstance(code, types.MethodType):
+        yield code.__self__
+    elif isinstance(code, partial):
+        yield from (code.func, *code.args, *code.keywords.values())
+    elif isinstance(code, types.FunctionType):
+        yield from (cell.cell_contents for cell in code.__closure__ or ())
+
+
 # -- writing ---------------------------------------------------------------------------------------------
 
 
@@ -184,6 +179,10 @@ def write_state(live: Scheduler, build: BuildCore, write: WriteStates | None = N
     for place, (_, theirs) in pairs.items():
         if places.setdefault(id(theirs), place) != place:
             raise NotWritable(f"what is at {place} is at {places[id(theirs)]} too")
+    for place, (ours, theirs) in pairs.items():
+        for held in () if any(ours is one for one in given) else _held_by(theirs):
+            if _is_part(held) and id(held) not in places:
+                raise NotWritable(f"what is at {place} keeps a {type(held).__name__} to itself")
     states = {
         place: _attributes(theirs)
         for place, (ours, theirs) in pairs.items()
@@ -216,8 +215,9 @@ class Forms:
 
     def reducer_override(self, one: Any) -> Any:
         if isinstance(one, _CODE):
-            is_own = _MAKERS.get(getattr(one, "__name__", "")) is one
-            return NotImplemented if is_own else _written_code(one)
+            if _MAKERS.get(getattr(one, "__name__", "")) is one:
+                return NotImplemented
+            raise NotWritable(f"the function {getattr(one, '__qualname__', one)}")
         if isinstance(one, np.ndarray):
             if one.dtype.hasobject:
                 raise NotWritable("an array of objects")
@@ -241,13 +241,6 @@ class _Writer(Forms, pickle.Pickler):
     def __init__(self, out: BinaryIO, places: dict[int, str]) -> None:
         super().__init__(out, protocol=5)
         self._places = places
-
-
-def _written_code(one: Any) -> Any:
-    """Writes a method with its object; other functions cannot be written."""
-    if isinstance(one, types.MethodType):
-        return _method, (one.__self__, one.__func__.__name__)
-    raise NotWritable(f"the function {getattr(one, '__qualname__', one)}")
 
 
 # -- reading ---------------------------------------------------------------------------------------------
@@ -380,16 +373,6 @@ def _struct(kind: Any, values: list[Any]) -> Any:
     return kind(**dict(zip(kind.__struct_fields__, values, strict=True)))
 
 
-def _method(one: Any, name: str) -> Any:
-    found = getattr(type(one), name, None)
-    if not isinstance(found, types.FunctionType) or not f"{type(one).__module__}.".startswith(
-        (*_OURS, _OF_USERS)
-    ):
-        raise ParseError(f"{type(one).__name__} has no method {name[:80]}")
-    return types.MethodType(found, one)
-
-
 _MAKERS = {
-    make.__name__: make
-    for make in (_array, _numbers, _number, _dtype, _read_only, _weak_keys, _struct, _method)
+    make.__name__: make for make in (_array, _numbers, _number, _dtype, _read_only, _weak_keys, _struct)
 }

@@ -65,7 +65,6 @@ class Calls:
         Calls(Scheduler, {}, None),
         Calls(first_of, 3),
         Calls(state._struct, Scheduler, []),
-        Calls(state._method, "text", "upper"),
         Calls(state._array, "O", (1,), b"12345678"),
         Calls(state._array, "i8", (10**12,), b"12345678"),
     ],
@@ -200,6 +199,26 @@ def test_what_has_no_form_is_refused_when_it_is_written() -> None:
     one.shared.counters["x"] = lambda: None  # type: ignore[assignment]
     with pytest.raises(NotWritable, match=r"the function tests\.journal\.test_state"):
         write_state(one, build)
+
+
+class Hidden:
+    """A room of ours, for all that its module says."""
+
+    __module__ = "gangsched.core.hidden"
+
+
+def test_a_room_that_a_function_alone_knows_is_refused() -> None:
+    """It would be found in a new core, but not what it remembers."""
+
+    def made(given: Given) -> Scheduler:
+        one = build(given)
+        one.shared.extra = partial(print, Hidden())  # type: ignore[attr-defined]
+        return one
+
+    with pytest.raises(
+        NotWritable, match=r"at /attribute 'shared'/attribute 'extra' keeps a Hidden to itself"
+    ):
+        write_state(made(GIVEN), made)
 
 
 def test_values_keep_what_they_are() -> None:
