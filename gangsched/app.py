@@ -95,7 +95,7 @@ class SchedulerApp:
         """
         rng = Random(seed)
         instance = os.uname().nodename
-        self._client = ApiClient(credentials)
+        self.client = ApiClient(credentials)
         self.inbox = Inbox()
         self._defects = Defects()
         self._tracing = tracing
@@ -104,21 +104,21 @@ class SchedulerApp:
         self._plugins = source.plugins if source is not None else None
         self._acts = shadow is None
         self._budget: TurnBudget | None = None
-        self._asking, extenders = optional.extenders(config, self._client, self.inbox.put)
+        self._asking, extenders = optional.extenders(config, self.client, self.inbox.put)
         self._extenders = extenders
         pick: Callable[[int], int] = rng.randrange if even_ties else first_of
         leads = not config.leader_election.leader_elect and not config.settings.fence
         self.scheduler = self._new_scheduler(leads, pick, optional.observer(measures, tracing))
-        self._leadership = self._new_leadership(instance, rng)
+        self.leadership = self._new_leadership(instance, rng)
         self.dispatcher = self._new_dispatcher(instance, rng)
-        may_act = self._leadership.may_act
+        may_act = self.leadership.may_act
         self._forecasting = Forecasting(self.scheduler, self.inbox.put, may_act=may_act)
-        self.edge = Edge(self.scheduler, self._client, emit_nowait=self.inbox.put_nowait, may_act=may_act)
+        self.edge = Edge(self.scheduler, self.client, emit_nowait=self.inbox.put_nowait, may_act=may_act)
         self.reload = optional.reload(source, self) if source is not None and shadow is None else None
-        self._recording = recording or Recording()
-        self.may_record = self._recording.prepare
+        self.recording = recording or Recording()
+        self.may_record = self.recording.prepare
         self._recorded = Recorded(self.scheduler, self._core_like, leads, self._plugins)
-        decider: Decider = self._recording.begin(self._recorded, config)
+        decider: Decider = self.recording.begin(self._recorded, config)
         self._reports: Reports | None = None
         if shadow is not None:
             decider, self._reports = optional.shadow(self.scheduler, self.build(config), shadow)
@@ -128,13 +128,13 @@ class SchedulerApp:
         self._garbage = garbage or GarbageCollection()
         self.queue = self._new_queue(decider)
         watches, kinds = self.scheduler.watches, self.scheduler.kinds
-        self._following = Following(
-            self._client, self.inbox.put, rng=rng, watches=watches, needed=kinds, replaced=self._lost
+        self.following = Following(
+            self.client, self.inbox.put, rng=rng, watches=watches, needed=kinds, replaced=self._lost
         )
         period_s = metrics_server_s(self.scheduler.shared.profiles)
-        self._metrics_server = MetricsServer(self._client, self.inbox.put, period_s=period_s)
+        self._metrics_server = MetricsServer(self.client, self.inbox.put, period_s=period_s)
         self._rng = rng
-        self._stopping = False
+        self.is_stopping = False
         self._everything: TaskGroup | None = None
         self._web = self._pages(web, measures) if web is not None and measures is not None else None
 
@@ -158,7 +158,7 @@ class SchedulerApp:
 
     def _new_leadership(self, instance: str, rng: Random) -> Leadership:
         return Leadership(
-            self._client,
+            self.client,
             self.config,
             instance=instance,
             rng=rng,
@@ -173,15 +173,15 @@ class SchedulerApp:
     def _new_dispatcher(self, instance: str, rng: Random) -> Dispatcher:
         settings = self.config.settings
         return Dispatcher(
-            self._client,
+            self.client,
             emit_nowait=self.inbox.put_nowait,
             rng=rng,
             controller=settings.reporting_controller,
             instance=instance,
             n_binds=settings.parallelism,
-            may_send=self._leadership.may_act,
+            may_send=self.leadership.may_act,
             to_plugins=lambda effect: self.edge.take(effect),
-            fence=self._leadership.fence,
+            fence=self.leadership.fence,
         )
 
     def _new_queue(self, decider: Decider) -> GroupQueue:
@@ -193,7 +193,7 @@ class SchedulerApp:
             after_events=self._events_handled,
             n_binds_waiting=lambda: self.dispatcher.n_binds_ahead,
             garbage=self._garbage,
-            foresees=self._leadership.foresees,
+            foresees=self.leadership.foresees,
         )
 
     @property
@@ -202,24 +202,9 @@ class SchedulerApp:
         return 0 if self._web is None else self._web.port
 
     def _pages(self, settings: WebSettings, measures: Measures) -> Web:
-        from gangsched.web.service import Parts, Web
+        from gangsched.web.service import Web
 
-        parts = Parts(
-            config=lambda: self.config,
-            reloads=lambda: None if self.reload is None else self.reload.counted,
-            scheduler=self.scheduler,
-            client=self._client,
-            dispatcher=self.dispatcher,
-            reflectors=self._following.reflectors,
-            elector=self._leadership.elector,
-            unlisted=lambda: self._following.unlisted,
-            is_inbox_full=lambda: self.inbox.is_full,
-            is_stopping=lambda: self._stopping,
-            put_nowait=self.inbox.put_nowait,
-            may_act=self._leadership.may_act,
-            journal=lambda: self._recording.counted,
-        )
-        return Web(settings, measures, parts)
+        return Web(settings, measures, self)
 
     async def run(self, *, grace_s: float = 10.0, on_signals: bool = True) -> int:
         """Schedules until SIGTERM or SIGINT, then stops within `grace_s`; until `stop` without `on_signals`.
@@ -231,24 +216,24 @@ class SchedulerApp:
         self._garbage.begin()
         bytes(_KEPT_BYTES)  # never touched, and freed at once
         if self._acts and self.config.settings.devices.in_labels:
-            await optional.require_binding_labels(self._client, self._rng, source=self.config.source)
+            await optional.require_binding_labels(self.client, self._rng, source=self.config.source)
         async with anyio.create_task_group() as everything:
             self._everything = everything
             if on_signals:
                 everything.start_soon(self._stop_on_signal, grace_s)
-            await self._following.look_for_newer_fields()
-            self._following.start(everything)
+            await self.following.look_for_newer_fields()
+            self.following.start(everything)
             everything.start_soon(self._metrics_server.run)
             everything.start_soon(self.dispatcher.run)
-            everything.start_soon(self._leadership.remember)
-            everything.start_soon(self._leadership.notice_others)
+            everything.start_soon(self.leadership.remember)
+            everything.start_soon(self.leadership.notice_others)
             everything.start_soon(self._forecasting.run)
             everything.start_soon(self._garbage.run, lambda: self.queue.idle_s(time.monotonic()))
             if self._reports is not None:
                 everything.start_soon(self._reports.run)
-            elif (elector := self._leadership.elector) is not None:
-                everything.start_soon(self._leadership.elect, elector, self._gained)
-            elif self._leadership.fence is not None:
+            elif (elector := self.leadership.elector) is not None:
+                everything.start_soon(self.leadership.elect, elector, self._gained)
+            elif self.leadership.fence is not None:
                 self._gained()
             else:
                 self.dispatcher.warm()
@@ -260,13 +245,13 @@ class SchedulerApp:
             if self._web is not None:
                 everything.start_soon(self._web.run)
         await self.edge.close()
-        self._client.close()
-        self._recording.stop()
+        self.client.close()
+        self.recording.stop()
         if self._reports is not None:
             self._reports.say()
         if self._tracing is not None:
             self._tracing.note_events(self.inbox.take())  # answers after the last decision
-        return 1 if self._leadership.has_lost or self._following.is_of_another else 0
+        return 1 if self.leadership.has_lost or self.following.is_of_another else 0
 
     async def _stop_on_signal(self, grace_s: float) -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -277,13 +262,13 @@ class SchedulerApp:
 
     async def stop(self, grace_s: float) -> None:
         """Stops deciding, waits up to `grace_s` for requests in flight; then `run` ends."""
-        self._stopping = True
+        self.is_stopping = True
         self.queue.close()
         until_s = time.monotonic() + grace_s
         ran = await self.edge.drain(grace_s)
         done = await self._settle(until_s) and ran
         is_settled = done or (ran and self.inbox.is_empty and self.dispatcher.is_settled)
-        await self._leadership.give_up(is_settled=is_settled)
+        await self.leadership.give_up(is_settled=is_settled)
         _log.info("stopped", everything_answered=done)
         self._cancel()
 
@@ -311,13 +296,13 @@ class SchedulerApp:
     ) -> tuple[Sequence[Effect], Sequence[str]]:
         """Makes the core decide by these from now on; returns effects, and further kinds to follow."""
         self.config = config
-        now_s, recorder = time.monotonic(), self._recording.recorder
+        now_s, recorder = time.monotonic(), self.recording.recorder
         text = (
             self.scheduler.reconfigure(profiles, config.settings, now_s)
             if recorder is None
             else recorder.reconfigure(profiles, config, now_s)
         )
-        self.queue.scheduler = self._recording.change(self._recorded, config)
+        self.queue.scheduler = self.recording.change(self._recorded, config)
         return text
 
     def wake(self) -> None:
@@ -326,12 +311,12 @@ class SchedulerApp:
 
     def follow(self, kinds: Sequence[str]) -> None:
         """Follow these kinds too; no decisions are made until they are listed."""
-        self._following.unlisted |= {*kinds}
-        self._following.add(kinds)
+        self.following.unlisted |= {*kinds}
+        self.following.add(kinds)
 
     async def may_follow(self, kinds: Sequence[str]) -> None:
         """Raises: ConfigError, if the API server does not let us list one of them."""
-        await self._following.may_follow(kinds)
+        await self.following.may_follow(kinds)
 
     def ask_metrics_server(self, period_s: float) -> None:
         """Poll metrics-server this often from now on; 0: not at all."""
@@ -339,7 +324,7 @@ class SchedulerApp:
 
     def emit_all_pods(self) -> None:
         """Emit all pods again: some that were skipped belong to a new profile."""
-        self._following.reflectors["pods"].emit_all()
+        self.following.reflectors["pods"].emit_all()
 
     # -- what goes in and out --------------------------------------------------------------------------
 
@@ -356,8 +341,8 @@ class SchedulerApp:
         """Logs when the first lists are complete."""
         if self._web is not None:
             self._web.note_events(events)
-        self._following.add(self.scheduler.newly_watched())
-        if not self._following.note_lists(events):
+        self.following.add(self.scheduler.newly_watched())
+        if not self.following.note_lists(events):
             return
         self._garbage.settle()
         decides = self.scheduler.is_synced
@@ -366,13 +351,13 @@ class SchedulerApp:
     # -- leading ---------------------------------------------------------------------------------------
 
     def _gained(self) -> None:
-        if self._everything is not None and not self._stopping:
+        if self._everything is not None and not self.is_stopping:
             self.dispatcher.warm()
             self._everything.start_soon(self._take_over)
 
     async def _take_over(self) -> None:
         """Leads once no earlier leader's bind can succeed, and the watch has shown those that did."""
-        await self._leadership.take_over(self._following.pods, self.dispatcher.bumps)
+        await self.leadership.take_over(self.following.pods, self.dispatcher.bumps)
         await self.inbox.put([LeadershipGained()])
         _log.info("leading", **_sizes(self.scheduler))
 

@@ -11,10 +11,10 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 import anyio
@@ -25,11 +25,8 @@ from gangsched.certificates import self_signed, server_context, server_context_f
 from gangsched.config import SchedulerConfig
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError
-from gangsched.journal.counted import Counted
 from gangsched.kube.client import ApiClient
 from gangsched.kube.effects.dispatcher import Dispatcher
-from gangsched.kube.election.elector import LeaderElector
-from gangsched.kube.watch.reflector import Reflector
 from gangsched.model.events import Event
 from gangsched.web import checks
 from gangsched.web.health import Check, Health
@@ -39,6 +36,11 @@ from gangsched.web.measures import Measures
 from gangsched.web.queues_page import queues_page
 
 if TYPE_CHECKING:
+    from gangsched.extension.reload import Reload
+    from gangsched.following import Following
+    from gangsched.leadership import Leadership
+    from gangsched.loop import Inbox
+    from gangsched.recording import Recording
     from gangsched.web.board.feed import Feed
     from gangsched.web.server import Server
 
@@ -57,30 +59,27 @@ _AGAIN_S = 60.0
 _CERTIFICATES_S = 60.0
 
 
-class Parts(msgspec.Struct, frozen=True):
-    """The parts of a scheduler process that the pages read."""
+class Process(Protocol):
+    """What the pages read of a scheduler's process, and tell it; gangsched.app has the one implementation."""
 
-    config: Callable[[], SchedulerConfig]
-    reloads: Callable[[], tuple[int, int, bool] | None]
+    config: SchedulerConfig
     scheduler: Scheduler
     client: ApiClient
     dispatcher: Dispatcher
-    reflectors: Mapping[str, Reflector]
-    elector: LeaderElector | None
-    unlisted: Callable[[], set[str]]
-    is_inbox_full: Callable[[], bool]
-    is_stopping: Callable[[], bool]
-    put_nowait: Callable[[Event], None]
-    may_act: Callable[[], bool]
-    journal: Callable[[], Counted | None]
+    inbox: Inbox
+    following: Following
+    leadership: Leadership
+    recording: Recording
+    reload: Reload | None
+    is_stopping: bool
 
 
 class Pulse:
     """Measures how late the loop is for a timer, and for how long the inbox has been full."""
 
-    def __init__(self, measures: Measures, is_inbox_full: Callable[[], bool]) -> None:
+    def __init__(self, measures: Measures, inbox: Inbox) -> None:
         self._measures = measures
-        self._is_inbox_full = is_inbox_full
+        self._inbox = inbox
         self._slips: deque[tuple[float, float]] = deque()
         self._full_since_s: float | None = None
 
@@ -98,7 +97,7 @@ class Pulse:
             self._slips.append((now_s, lag_s))
         while self._slips and now_s - self._slips[0][0] > _REMEMBER_S:
             self._slips.popleft()
-        if not self._is_inbox_full():
+        if not self._inbox.is_full:
             self._full_since_s = None
         elif self._full_since_s is None:
             self._full_since_s = now_s
@@ -114,12 +113,12 @@ class Pulse:
 class Web:
     """Binds the port when constructed. Raises: ConfigError (the port, the certificate)."""
 
-    def __init__(self, settings: WebSettings, measures: Measures, parts: Parts) -> None:
-        """`measures`: the observer of the scheduler in `parts`."""
+    def __init__(self, settings: WebSettings, measures: Measures, process: Process) -> None:
+        """`measures`: the observer of the process's scheduler."""
         self._settings = settings
         self._measures = measures
-        self._parts = parts
-        self._pulse = Pulse(measures, parts.is_inbox_full)
+        self._process = process
+        self._pulse = Pulse(measures, process.inbox)
         self._tls: ssl.SSLContext | None = None
         self._feed: Feed | None = None
         self._cluster = ""
@@ -136,7 +135,7 @@ class Web:
 
     def note_events(self, events: Sequence[Event]) -> None:
         """Takes in a turn's events, after the core has handled them."""
-        self._measures.count_answers(events, self._parts.scheduler.shared.cache.pods)
+        self._measures.count_answers(events, self._process.scheduler.shared.cache.pods)
 
     async def run(self) -> None:
         """Serves until cancelled, from the first quiet moment on."""
@@ -157,14 +156,14 @@ class Web:
                     one.close()
 
     async def _quiet(self) -> None:
-        parts = self._parts
+        process = self._process
         with anyio.move_on_after(_LATEST_START_S):
             # Polled a few times per process; a signal would add cost to every turn.
             while not (  # noqa: ASYNC110
-                not parts.unlisted()
-                and not parts.scheduler.n_active
-                and not parts.dispatcher.n_binds_waiting
-                and not parts.dispatcher.n_binds_in_flight
+                not process.following.unlisted
+                and not process.scheduler.n_active
+                and not process.dispatcher.n_binds_waiting
+                and not process.dispatcher.n_binds_in_flight
             ):
                 await anyio.sleep(_LOOK_S)
 
@@ -185,22 +184,25 @@ class Web:
         from gangsched.web.waiting import Waiting
         from gangsched.whatif.cluster import priority_classes
 
-        parts = self._parts
+        process, may_act = self._process, self._process.leadership.may_act
         if self._tls is None and not self._settings.plain:
             hosts = ["localhost", "127.0.0.1", "::1", socket.gethostname()]
             self._tls = server_context(self_signed("gangsched", hosts=hosts))
         turns = Turns()
-        stories, queue = Stories(parts.scheduler), Queue(parts.scheduler, turns=turns, leader=self._leader)
+        stories, queue = (
+            Stories(process.scheduler),
+            Queue(process.scheduler, turns=turns, leader=self._leader),
+        )
         explanations = Explanations(
-            parts.scheduler, tracing=lambda: parts.config().tracing, may_act=parts.may_act
+            process.scheduler, tracing=lambda: process.config.tracing, may_act=may_act
         )
         board: Board | None = None
         if self._settings.dashboard:
-            history = History(parts.scheduler, n_attempts=lambda: self._measures.n_attempts)
-            self._feed = Feed(parts.scheduler, history, queue, may_act=parts.may_act)
-            whatif = WhatIf(parts.scheduler, priorities=lambda: priority_classes(parts.client))
+            history = History(process.scheduler, n_attempts=lambda: self._measures.n_attempts)
+            self._feed = Feed(process.scheduler, history, queue, may_act=may_act)
+            whatif = WhatIf(process.scheduler, priorities=lambda: priority_classes(process.client))
             board = Board(
-                parts.scheduler,
+                process.scheduler,
                 self._feed,
                 stories=stories,
                 explanations=explanations,
@@ -211,19 +213,19 @@ class Web:
             self._sockets,
             self._tls,
             access=Access(
-                self._parts.client.another(max_body_bytes=MAX_REVIEW_BYTES),
+                self._process.client.another(max_body_bytes=MAX_REVIEW_BYTES),
                 always_allow=self._settings.always_allow,
             ),
             health=self._health(),
             metrics=self._metrics,
             configz=self._configz,
-            waiting=Waiting(parts.scheduler, put_nowait=parts.put_nowait, may_act=parts.may_act),
+            waiting=Waiting(process.scheduler, put_nowait=process.inbox.put_nowait, may_act=may_act),
             stories=stories,
             queue=queue,
             explanations=explanations,
             board=board,
-            reservations=Reservations(parts.scheduler, may_act=parts.may_act),
-            top=Top(parts.scheduler, queue, self._measures, may_act=parts.may_act, turns=turns),
+            reservations=Reservations(process.scheduler, may_act=may_act),
+            top=Top(process.scheduler, queue, self._measures, may_act=may_act, turns=turns),
             turns=turns,
             leader=self._leader,
             cluster=lambda: self._cluster,
@@ -234,25 +236,26 @@ class Web:
         from gangsched.web.leader import cluster_uid
 
         while not self._cluster:
-            self._cluster = await cluster_uid(self._parts.client)
+            self._cluster = await cluster_uid(self._process.client)
             await anyio.sleep(_AGAIN_S)
 
     def _leader(self) -> str | None:
         """Returns the one that leads instead of this replica; "" while unknown."""
-        elector = self._parts.elector
-        return None if elector is None or self._parts.may_act() else elector.election.observed.holder
+        leadership = self._process.leadership
+        elector = leadership.elector
+        return None if elector is None or leadership.may_act() else elector.election.observed.holder
 
     def _health(self) -> dict[str, Health]:
-        parts = self._parts
-        alive: list[Check] = [] if parts.elector is None else [checks.lease_check(parts.elector)]
+        process, elector = self._process, self._process.leadership.elector
+        alive: list[Check] = [] if elector is None else [checks.lease_check(elector)]
         ready = [
             *alive,
-            checks.sync_check(parts.unlisted),
-            checks.watch_check(parts.reflectors, time.monotonic),
-            checks.credentials_check(lambda: parts.client.credentials.last_error),
+            checks.sync_check(lambda: process.following.unlisted),
+            checks.watch_check(process.following.reflectors, time.monotonic),
+            checks.credentials_check(lambda: process.client.credentials.last_error),
             checks.loop_check(self._pulse.worst_lag_s),
             checks.inbox_check(self._pulse.full_for_s),
-            checks.shutdown_check(parts.is_stopping),
+            checks.shutdown_check(lambda: process.is_stopping),
         ]
         return {
             "livez": Health("livez", alive),
@@ -267,13 +270,13 @@ class Web:
             taken_s, last = self._last.get(content_type, (float("-inf"), b""))
             if time.monotonic() - taken_s < _FRESH_S:
                 return last
-            parts = self._parts
-            totals = await reading.read_groups(parts.scheduler, time.monotonic(), time.time())
-            devices = await reading.read_devices(parts.scheduler)
+            process = self._process
+            totals = await reading.read_groups(process.scheduler, time.monotonic(), time.time())
+            devices = await reading.read_devices(process.scheduler)
             now_s = time.monotonic()
-            elector = parts.elector
-            election = parts.config().leader_election
-            cache = parts.scheduler.shared.cache
+            elector = process.leadership.elector
+            election = process.config.leader_election
+            cache = process.scheduler.shared.cache
             read = reading.Reading(
                 pending=totals.pending,
                 oldest_s=totals.oldest_s,
@@ -284,23 +287,23 @@ class Web:
                 n_partial_gangs=totals.n_partial_gangs,
                 n_wounded_gangs=totals.n_wounded_gangs,
                 device_free=devices,
-                device_drift=parts.scheduler.audit.statistics(),
-                counters=dict(parts.scheduler.shared.counters),
-                reloads=parts.reloads(),
+                device_drift=process.scheduler.audit.statistics(),
+                counters=dict(process.scheduler.shared.counters),
+                reloads=None if process.reload is None else process.reload.counted,
                 watch_age_s={
                     kind: now_s - reflector.last_heard_s
-                    for kind, reflector in parts.reflectors.items()
+                    for kind, reflector in process.following.reflectors.items()
                     if not reflector.is_missing and reflector.last_heard_s > 0
                 },
                 leader={} if elector is None else {election.resource_name: int(elector.holds)},
-                n_bind_unknown=parts.dispatcher.binds.n_unknown,
-                requests=parts.client.credentials.answers.by_code_and_method(),
-                doubtful_answers=dict(parts.client.credentials.answers.doubtful),
-                host=urlsplit(parts.client.credentials.server).netloc,
-                loads=read_loads(parts.scheduler),
-                queueing=reading.read_queueing(parts.scheduler, totals),
-                queues=queues_page(parts.scheduler.shared),
-                journal=parts.journal(),
+                n_bind_unknown=process.dispatcher.binds.n_unknown,
+                requests=process.client.credentials.answers.by_code_and_method(),
+                doubtful_answers=dict(process.client.credentials.answers.doubtful),
+                host=urlsplit(process.client.credentials.server).netloc,
+                loads=read_loads(process.scheduler),
+                queueing=reading.read_queueing(process.scheduler, totals),
+                queues=queues_page(process.scheduler.shared),
+                journal=process.recording.counted,
             )
             families = metrics.measured(self._measures)
             body = await anyio.to_thread.run_sync(
@@ -312,7 +315,7 @@ class Web:
     def _configz(self) -> bytes:
         from gangsched.config.effective import effective_documents
 
-        kube, ours = effective_documents(self._parts.config())
+        kube, ours = effective_documents(self._process.config)
         return msgspec.json.encode({"componentconfig": kube, "gangsched": ours})
 
     async def _follow_certificates(self) -> None:

@@ -166,7 +166,7 @@ async def test_a_condition_that_the_server_has_no_time_for_does_not_keep_the_lea
     cluster = EmbeddedCluster(simulation=Simulation(nodes=1), seed=1)
     options: dict[str, Any] = {"grace_s": 0.1, "leader_election": election}
     async with cluster, scheduler(cluster, tmp_path / "kubeconfig", **options) as app:
-        await until(app._leadership.may_act)
+        await until(app.leadership.may_act)
         monkeypatch.setattr(StatusLane, "_gives_way", lambda lane, now_s: True)
         app.dispatcher.submit(
             [WritePodCondition("u", "default", "p", "PodScheduled", "False", "No", "x", "")]

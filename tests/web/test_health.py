@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
+from gangsched.loop import Inbox
 from gangsched.web import checks
 from gangsched.web.health import Check, Health
 from gangsched.web.measures import Measures
@@ -117,7 +119,7 @@ def test_a_kind_without_a_working_watch_fails_after_a_while(
 
 
 def test_a_held_up_loop_is_remembered_for_half_a_minute() -> None:
-    pulse = Pulse(Measures(), lambda: False)
+    pulse = Pulse(Measures(), Inbox())
     check = checks.loop_check(pulse.worst_lag_s)
     pulse.beat(10.2, 10.0)
     assert not problem(check), "a slip"
@@ -130,8 +132,8 @@ def test_a_held_up_loop_is_remembered_for_half_a_minute() -> None:
 
 
 def test_an_inbox_that_stays_full_fails(monkeypatch: Any) -> None:
-    full = True
-    pulse = Pulse(Measures(), lambda: full)
+    inbox: Any = SimpleNamespace(is_full=True)
+    pulse = Pulse(Measures(), inbox)
     check = checks.inbox_check(pulse.full_for_s)
     monkeypatch.setattr("gangsched.web.service.time.monotonic", lambda: 115.0)
     pulse.beat(110.0, 110.0)
@@ -139,7 +141,7 @@ def test_an_inbox_that_stays_full_fails(monkeypatch: Any) -> None:
     pulse.beat(100.0, 100.0)
     monkeypatch.setattr("gangsched.web.service.time.monotonic", lambda: 130.0)
     assert problem(check) == "full for 20 s"
-    full = False
+    inbox.is_full = False
     pulse.beat(130.0, 130.0)
     assert not problem(check)
 

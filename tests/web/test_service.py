@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import ssl
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
-import msgspec
 import pytest
 
 from gangsched.certificates import Pair, self_signed
@@ -16,11 +16,11 @@ from gangsched.errors import ConfigError
 from gangsched.web import service
 from gangsched.web.listening import WebSettings
 from gangsched.web.measures import Measures
-from gangsched.web.service import Parts, Web
+from gangsched.web.service import Web
 from tests.kube.scripted import within
 
 # Nothing of a scheduler is looked at by these tests.
-NOTHING: Any = Parts(*(lambda: None for _ in msgspec.structs.fields(Parts)))  # type: ignore[arg-type]
+NOTHING: Any = SimpleNamespace(inbox=None)
 
 
 def write(directory: Path, pair: Pair) -> WebSettings:

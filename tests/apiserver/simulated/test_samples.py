@@ -63,7 +63,7 @@ class Live:
 
     def nodes(self) -> dict[str, Node]:
         """As the scheduler knows them."""
-        known = self._app._following.reflectors["nodes"].state.known
+        known = self._app.following.reflectors["nodes"].state.known
         return {node.metadata.name: node for node in known.values() if isinstance(node, Node)}
 
     async def until(self, what: Callable[[], Any]) -> None:

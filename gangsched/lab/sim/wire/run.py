@@ -72,7 +72,7 @@ class _WatchedApp(SchedulerApp):
     event_judge: EventJudge
 
     def _turn_ended(self, effects: Sequence[Effect]) -> Sequence[Effect]:
-        if effects and self._leadership.may_act():
+        if effects and self.leadership.may_act():
             self.event_judge.sent(effects)
         return super()._turn_ended(effects)
 
