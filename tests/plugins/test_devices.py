@@ -61,7 +61,7 @@ def test_devices_taken_on_a_trial_are_gone_there_only() -> None:
 def test_reasons_name_the_resource() -> None:
     some = cluster()
     ((reason, rows),) = Devices().reasons(some.state, some.template(pod(requests={GPU: "2"})), some.view)
-    assert reason == f"Insufficient healthy devices of {GPU}"
+    assert str(reason) == f"Insufficient healthy devices of {GPU}"
     assert some.names(rows) == ["sick"]
 
 

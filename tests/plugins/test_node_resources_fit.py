@@ -86,7 +86,7 @@ def test_reasons_in_kube_schedulers_words() -> None:
     cluster.run(pod("other"), on="a")
     template = cluster.template(pod(requests={"cpu": "2", GPU: "2"}))
     said = plugin().reasons(cluster.state, template, cluster.view)
-    assert {why: cluster.names(rows) for why, rows in said} == {
+    assert {str(why): cluster.names(rows) for why, rows in said} == {
         "Insufficient cpu": ["a"],
         f"Insufficient {GPU}": ["a"],
         "Too many pods": ["a"],

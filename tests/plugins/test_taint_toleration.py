@@ -43,7 +43,7 @@ def test_untolerated_taints_keep_the_pod_away() -> None:
     plugin, template = TaintToleration(), cluster.template()
     assert cluster.names(plugin.filter(cluster.state, template, cluster.view)) == ["plain", "soft"]
     ((reason, rows),) = plugin.reasons(cluster.state, template, cluster.view)
-    assert reason == "node(s) had untolerated taint(s) {gpu=yes:NoSchedule}"
+    assert str(reason) == "node(s) had untolerated taint(s) {gpu=yes:NoSchedule}"
     assert cluster.names(rows) == ["gpu"]
     tolerant = cluster.template(pod(tolerations=[{"key": "gpu", "operator": "Exists"}]))
     assert plugin.filter(cluster.state, tolerant, cluster.view) is None
@@ -82,7 +82,7 @@ def test_hundreds_of_tolerations_are_not_compared_with_hundreds_of_taints_one_by
     template.spec = replace(template.spec, tolerations=never)
     before = Compared.n
     ((reason, rows), *_) = TaintToleration().reasons(c.state, template, c.view)
-    assert reason == "node(s) had untolerated taint(s) {leaves=0:NoSchedule}"
+    assert str(reason) == "node(s) had untolerated taint(s) {leaves=0:NoSchedule}"
     assert c.names(rows) == ["n0"]
     assert Compared.n - before < 20 * n
 
