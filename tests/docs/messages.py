@@ -73,6 +73,7 @@ _OURS = (
     "core/state/start_table.py",
     "core/state/table.py",
     "core/types/states.py",
+    "core/state/timers.py",
     "core/dirty.py",
     "core/invariants.py",
     # The answers of `gangsched explain`, which tell what to do themselves.
