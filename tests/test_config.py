@@ -496,7 +496,7 @@ def test_a_short_text_that_stands_for_a_long_one_is_refused(bomb: str) -> None:
     refused(bomb, lambda text: parse_config(text, source="f.yaml", plugins=IN_TREE), ConfigError, HEAD)
 
 
-def test_what_aliases_repeat_is_counted_and_where_it_is_too_much_its_line_is_told() -> None:
+def test_what_aliases_repeat_is_counted_and_where_it_is_too_much_its_line_is_reported() -> None:
     text = "a: &a [1, 2]\nb: [*a, *a]\n"
     check_yaml(text, max_values=13)
     with pytest.raises(ConfigError, match=r"^line 2: with what its aliases repeat it has more than 12 "):

@@ -22,7 +22,7 @@ def said() -> Any:
         yield lines
 
 
-def test_each_kind_is_told_once_with_its_story(said: list[dict[str, Any]]) -> None:
+def test_each_kind_is_reported_once_with_its_story(said: list[dict[str, Any]]) -> None:
     now = [0.0]
     defects = Defects(clock=lambda: now[0])
     for i in range(1_000):
@@ -37,7 +37,7 @@ def test_each_kind_is_told_once_with_its_story(said: list[dict[str, Any]]) -> No
     assert (said[-1]["about"], said[-1]["story"]) == ("d/late", "")
 
 
-def test_how_many_were_not_told_is(said: list[dict[str, Any]]) -> None:
+def test_the_number_of_unreported_defects_is_reported(said: list[dict[str, Any]]) -> None:
     defects = Defects(clock=lambda: 0.0)
     for _ in range(5):
         defects.tell(Defect("PodAdded", "d/bad", "KeyError: 1", story(7)))

@@ -23,7 +23,7 @@ NODES = [*(f"node-{i:02}" for i in range(16)), "worker-1"]
         ("worker-l", "worker-1"),
     ],
 )
-def test_a_slip_is_told_from_another_name(name: str, meant: str) -> None:
+def test_a_slip_is_distinguished_from_another_name(name: str, meant: str) -> None:
     assert nearest(name, NODES) == (f"; did you mean {meant}?" if meant else "")
 
 

@@ -23,7 +23,7 @@ def listed(report: Report) -> dict[str, str]:
     return {device.id: device.health for place in report.places for device in place.listed[GPU]}
 
 
-def test_a_file_is_read_anew_each_time(tmp_path: Path) -> None:
+def test_a_file_is_reread_each_time(tmp_path: Path) -> None:
     path = tmp_path / "gpus.json"
     write(path, "a")
     source = FileSource(str(path))

@@ -77,7 +77,7 @@ def test_an_api_server_that_goes_away_is_waited_for(site: Site) -> None:
     site.says("n1", a="Unhealthy")
 
 
-def test_a_node_made_anew_under_its_name_gets_its_inventory(site: Site) -> None:
+def test_a_node_recreated_under_its_name_gets_its_inventory(site: Site) -> None:
     before = site.node("n1")
     site.devices("n1", "a")
     site.agent("n1", "--heartbeat=1")

@@ -111,7 +111,7 @@ def test_a_write_without_an_answer_is_looked_at_and_not_called_somebody_elses() 
     assert "changed by" not in agent.said
 
 
-def test_an_api_server_that_is_away_is_waited_for_and_said_once() -> None:
+def test_an_api_server_that_is_away_is_waited_for_and_reported_once() -> None:
     agent = settled("a")
     agent.node.down = True
     agent.found(*devices("a", sick=("a",)))
@@ -164,7 +164,7 @@ def test_after_a_long_outage_a_short_one_is_over_soon() -> None:
     assert agent.written == {"a": "Healthy"}
 
 
-def test_a_node_made_anew_under_its_name_gets_the_inventory() -> None:
+def test_a_node_recreated_under_its_name_gets_the_inventory() -> None:
     agent = settled("a")
     agent.node.made_anew("uid-2")
     agent.run(1.3 * HEARTBEAT_S, again=devices("a"))

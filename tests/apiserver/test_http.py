@@ -121,7 +121,7 @@ async def test_a_client_may_ask_before_it_sends_its_body(http: aiohttp.ClientSes
         assert answer.status == 201
 
 
-async def test_a_watch_is_told_and_ends_at_its_time(http: aiohttp.ClientSession) -> None:
+async def test_a_watch_sends_events_and_ends_at_its_timeout(http: aiohttp.ClientSession) -> None:
     params = {"watch": "1", "timeoutSeconds": "3", "allowWatchBookmarks": "true"}
     async with http.get(CONFIG_MAPS, params=params) as watch:
         await http.post(CONFIG_MAPS, json={"metadata": {"name": "a"}})

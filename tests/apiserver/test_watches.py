@@ -41,7 +41,7 @@ def test_it_hears_what_is_written_and_who_wakes_is_woken_once(api: Api) -> None:
     assert reader.n_wakes == 1
 
 
-def test_a_write_that_changes_nothing_is_not_told(api: Api) -> None:
+def test_a_write_that_changes_nothing_is_not_reported(api: Api) -> None:
     api.create(CONFIG_MAPS, "a")
     reader = api.watch(WATCH)
     reader.read()
@@ -50,7 +50,7 @@ def test_a_write_that_changes_nothing_is_not_told(api: Api) -> None:
     assert reader.read() == []
 
 
-def test_other_namespaces_and_other_kinds_are_not_told(api: Api) -> None:
+def test_other_namespaces_and_other_kinds_are_not_reported(api: Api) -> None:
     api.create("/api/v1/namespaces", "other")
     reader = api.watch(WATCH)
     api.create("/api/v1/namespaces/other/configmaps", "a")

@@ -52,7 +52,7 @@ def verdicts(report: Any) -> dict[str, str]:
     return {target.text: verdict(target) for target in report.targets}
 
 
-def test_warm_ups_are_not_counted_and_disturbed_rounds_are_told_apart() -> None:
+def test_warm_ups_are_not_counted_and_disturbed_rounds_are_distinguished() -> None:
     report = assembled(
         a_round(contenders.NULL, 0, 9.0, warm_up=True),
         a_round(contenders.NULL, 1, 1000.0),

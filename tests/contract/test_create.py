@@ -144,7 +144,7 @@ def test_unknown_fields_are_refused_warned_of_or_ignored(api: Api) -> None:
     )
 
 
-def test_fields_said_twice_are_told(api: Api) -> None:
+def test_duplicate_fields_are_reported(api: Api) -> None:
     body = b'{"metadata":{"name":"a"},"data":{"a":"1"},"data":{"b":"2"}}'
     answer = api.post(api.at("configmaps"), body, fieldValidation="Strict")
     answer.no(

@@ -89,7 +89,7 @@ def test_what_held_an_object_is_in_its_last_state(api: Api) -> None:
     assert freed["metadata"]["resourceVersion"] == marked["metadata"]["resourceVersion"]
 
 
-def test_an_update_that_changes_nothing_is_not_told(api: Api) -> None:
+def test_an_update_that_changes_nothing_is_not_reported(api: Api) -> None:
     made = api.post(api.at("configmaps"), config_map("a")).ok(201)
     with api.watch(api.at("configmaps"), resourceVersion=made["metadata"]["resourceVersion"]) as watch:
         api.put(api.at("configmaps", "a"), made).ok()
@@ -177,7 +177,7 @@ def test_one_object_is_watched_by_its_name(api: Api) -> None:
         assert watch.take(1) == [("ADDED", "b")]
 
 
-def test_a_watch_ends_when_it_was_said_to(api: Api) -> None:
+def test_a_watch_ends_at_its_timeout(api: Api) -> None:
     api.post(api.at("configmaps"), config_map("a")).ok(201)
     with api.watch(api.at("configmaps"), timeoutSeconds=1) as watch:
         assert [type_ for type_, _ in watch.rest()] == ["ADDED"]

@@ -101,7 +101,7 @@ def test_no_go(
     assert not list(cache.glob("*"))
 
 
-def test_go_too_old_is_said_in_its_own_words(
+def test_go_too_old_is_reported_in_its_own_words(
     cache: Path, go: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script(go, "echo 'go: go.mod requires go >= 1.26.0 (running go 1.20)' >&2; exit 1")

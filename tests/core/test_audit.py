@@ -500,7 +500,7 @@ def test_a_report_that_cannot_be_read_is_reported_on_its_node() -> None:
     ],
     ids=str,
 )
-def test_somebodys_edit_is_found_said_and_undone(edited: dict[str, str | None]) -> None:
+def test_somebodys_edit_is_found_reported_and_undone(edited: dict[str, str | None]) -> None:
     c = audited().submit(make_pod("x", gpus=1)).run()
     before = c.pod("x").metadata.annotations
     edit(c, "x", **edited)
@@ -544,7 +544,7 @@ def test_a_refused_patch_says_which_verb_is_missing_and_is_not_repeated_at_once(
     assert drift(c)["edited"] == 0
 
 
-def test_a_patch_of_an_old_version_is_made_anew() -> None:
+def test_a_patch_of_an_old_version_is_made_again() -> None:
     c = audited().submit(make_pod("x", gpus=1)).run()
     c.patches = "409"
     edit(c, "x", visible="GPU-n0-7")

@@ -185,7 +185,7 @@ def test_decisions_are_those_of_packing_each_gang_from_nothing(
     ("weight", "by_link"),
     [*((weight, False) for weight in (0, 1, 2, 5, 20, 1000)), (1, True), (5, True), (20, True)],
 )
-def test_weighed_decisions_are_those_of_computing_all_anew_for_each_member(
+def test_weighed_decisions_are_those_of_computing_all_again_for_each_member(
     weight: int, by_link: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     n_kept = n_binds = n_quick = 0

@@ -107,7 +107,7 @@ def test_a_refusal_is_reported_with_the_cure_of_what_refused(refusal: str, cure:
     assert cure in c.said("a")
 
 
-def test_a_failed_member_is_planned_anew_first_in_line() -> None:
+def test_a_failed_member_is_planned_again_first_in_line() -> None:
     c = cluster(nodes=2)
     c.answer = answers(c, a_1="422")
     c.submit(gang("a", pods=2, gpus=8)).run()
@@ -353,7 +353,7 @@ def test_a_half_bound_gang_is_completed_once_its_members_agree_again() -> None:
 
 
 @pytest.mark.parametrize("is_at_once", [False, True])
-def test_how_many_are_missing_is_told_alike_whether_members_that_disagree_come_at_once_or_not(
+def test_how_many_are_missing_is_reported_alike_whether_members_that_disagree_come_at_once_or_not(
     is_at_once: bool,
 ) -> None:
     """It was of 1 if nobody had been heard alone."""
@@ -530,7 +530,7 @@ def test_a_pod_relabelled_while_its_bind_is_on_the_way_keeps_its_room() -> None:
     assert c.untouched("b")
 
 
-def test_a_pod_recreated_under_its_name_starts_anew() -> None:
+def test_a_pod_recreated_under_its_name_starts_over() -> None:
     c = cluster(nodes=1)
     c.answer = lambda bind: "hold"
     c.submit(gang("a", pods=1, gpus=8)).run()
@@ -570,7 +570,7 @@ def test_an_object_that_becomes_unreadable_does_not_make_a_half_bound_gang_whole
 
 
 @pytest.mark.parametrize("policy", ["complete", "unwind"])
-def test_what_makes_a_gang_impossible_while_it_is_bound_is_told_once_that_has_failed(policy: Any) -> None:
+def test_what_makes_a_gang_impossible_while_it_is_bound_is_reported_once_that_has_failed(policy: Any) -> None:
     """It stayed "binding", where nobody may be evicted for ever, and its pods were told nothing."""
     c = with_one_of_two_bound(Settings(allow_eviction=False, on_partial_bind=policy))
     c.object("coscheduling", make_pod_group("a", spec={"minMember": [[]]}))
@@ -714,7 +714,7 @@ def test_completing_is_tried_for_as_long_as_it_lasts_although_nothing_is_heard()
         assert c.group("a").attempts > before
 
 
-def test_a_half_bound_gang_whose_rest_is_gone_stays_and_goes_on_with_who_comes() -> None:
+def test_a_half_bound_gang_without_the_rest_stays_and_takes_new_members() -> None:
     c = half_bound_for_good().delete("a-1").wait(300.0)
     assert c.pod("a-0").spec.node_name
     c.delete("taker").submit(gang("a", pods=1, gpus=8, first=2, min_members=2)).run().wait(31.0)

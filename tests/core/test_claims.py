@@ -697,7 +697,7 @@ def extend(c: Cluster, name: str, walltime: str) -> None:
         pytest.param("yield", False, id="who overruns should yield, and nothing may be evicted"),
     ],
 )
-def test_an_extension_moves_the_claim_and_the_cause_is_told(on_overrun: str, allows: bool) -> None:
+def test_an_extension_moves_the_claim_and_the_cause_is_reported(on_overrun: str, allows: bool) -> None:
     c = overrunning(on_overrun, allow_eviction=allows).wait(100.0)
     extend(c, "holds", "1800s")
     c.wait(2.0)

@@ -170,7 +170,7 @@ def test_a_pod_that_our_code_fails_on_is_refused_alone(
     guarded.a_good_gang_starts("late", pods=11, gpus=1)
 
 
-def test_devices_that_could_not_be_booked_are_booked_anew(guarded: Guarded, poison: Poison) -> None:
+def test_devices_that_could_not_be_booked_are_booked_again(guarded: Guarded, poison: Poison) -> None:
     turns = cycle((True, False))
     poison(DeviceLedger, "hold", lambda self, row, uid, *a: "bad" in uid and next(turns))
     bad = bound(make_pod("bad", gpus=2, annotations=GIVEN), "n0")

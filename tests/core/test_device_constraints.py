@@ -188,7 +188,7 @@ def test_a_member_with_a_wish_finds_its_devices_after_its_siblings_have_chosen()
     assert numbers(c, "a-leader") == [2, 3]
 
 
-def test_who_chose_anew_keeps_that_where_another_gang_starts_together_with_its_own() -> None:
+def test_who_chose_again_keeps_that_where_another_gang_starts_together_with_its_own() -> None:
     """The other gang's members differ, so they are placed on a copy of what is placed before them."""
     devices = [Device(str(k), links={str(k ^ 1): "NV18"} if k < 2 else {}) for k in range(4)]
     c = Cluster().node(listed("n", *devices))

@@ -68,7 +68,7 @@ def test_a_small_one_that_fits_beside_is_not_behind_the_large_one() -> None:
     assert found["small"] < 70.0 < 600.0 < found["large"]
 
 
-def test_nothing_is_said_where_nothing_ends_or_it_would_not_fit() -> None:
+def test_nothing_is_reported_where_nothing_ends_or_it_would_not_fit() -> None:
     c = queueing(1).submit(job("old", 1, 8, 600)).run()
     c.submit(job("too-large", 1, 9, 60), job("after", 1, 8, 0)).run().wait(1.0)
     c.submit(job("behind-that", 1, 8, 60)).run()
@@ -96,7 +96,7 @@ def test_devices_that_are_ill_are_no_room() -> None:
     assert list(estimates(c)) == ["seven"]
 
 
-def test_nothing_is_said_of_who_would_fit_now_and_waits_for_something_else() -> None:
+def test_nothing_is_reported_of_who_would_fit_now_and_waits_for_something_else() -> None:
     c = queueing(1).submit(job("old", 1, 2, 600)).run()
     c.submit(listening("first"), listening("second"), job("large", 1, 8, 60)).run().wait(1.0)
     assert list(estimates(c)) == ["large"]

@@ -58,7 +58,7 @@ def beside_the_default_scheduler(nodes: int = 2) -> Refilled:
     return c
 
 
-def test_pods_that_are_made_anew_in_the_room_of_a_gang_are_not_evicted_for_ever() -> None:
+def test_pods_that_are_recreated_in_the_room_of_a_gang_are_not_evicted_for_ever() -> None:
     c = beside_the_default_scheduler()
     c.submit(gang("g", pods=2, gpus=8, priority=10)).run()
     c.wait(95.0)
@@ -82,7 +82,7 @@ def test_a_gang_whose_evictions_were_in_vain_starts_at_once_where_room_comes() -
     assert evictions(c) == before
 
 
-def test_pods_that_nobody_makes_anew_are_preferred_once_room_was_lost() -> None:
+def test_pods_that_nobody_recreates_are_preferred_once_room_was_lost() -> None:
     """They are more important than those of the controller, which would go first."""
     c = beside_the_default_scheduler(1)
     own = make_pod("own", gpus=8, priority=5)
@@ -150,7 +150,7 @@ def test_room_is_not_kept_for_ever_for_a_scheduler_that_is_gone() -> None:
     assert not c.scheduler.shared.cache.nominated
 
 
-def test_another_node_is_kept_anew_and_pods_that_are_leaving_prolong_it() -> None:
+def test_another_node_is_kept_again_and_pods_that_are_leaving_prolong_it() -> None:
     c = cluster(nodes=2).submit(make_pod("slow", gpus=8)).run()
     (node,) = {c.pod("slow").spec.node_name}
     other = "n1" if node == "n0" else "n0"

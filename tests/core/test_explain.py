@@ -372,7 +372,7 @@ def test_one_is_told_in_the_singular() -> None:
     assert told(c, "none").answer.startswith("0 of 1 member fits. Member none-0 cannot use the only node.")
 
 
-def test_a_contradiction_is_told_as_such() -> None:
+def test_a_contradiction_is_reported_as_such() -> None:
     pods = gang("train", pods=1, min_members=2) + gang("train", pods=1, min_members=3, first=1)
     c = cluster().submit(pods).run()
     found = told(c, "train")
@@ -381,7 +381,7 @@ def test_a_contradiction_is_told_as_such() -> None:
     assert found.needed is None
 
 
-def test_a_walltime_that_cannot_be_read_is_told_also_where_nothing_waits_for_it() -> None:
+def test_a_walltime_that_cannot_be_read_is_reported_also_where_nothing_waits_for_it() -> None:
     c = cluster().submit(with_annotations(gang("train", pods=2), {WALLTIME_KEY: "4 hours"})).run()
     assert c.placed("train")
     assert told(c, "train").cures == (
@@ -410,7 +410,7 @@ def test_a_gang_that_waits_for_one_of_two_of_the_same_name_is_told_so() -> None:
     )
 
 
-def test_device_constraints_that_cannot_be_read_are_told_with_a_cure() -> None:
+def test_device_constraints_that_cannot_be_read_are_reported_with_a_cure() -> None:
     wrong = {
         '{"nvidia.com/gpus": {"sameNUMA": true}}': "no container asks for nvidia.com/gpus; did you mean"
         " nvidia.com/gpu?",
@@ -427,7 +427,7 @@ def test_device_constraints_that_cannot_be_read_are_told_with_a_cure() -> None:
         assert found.cures == ("Correct what the answer names in the pods' template.",)
 
 
-def test_a_claim_that_does_not_exist_is_told_with_a_cure() -> None:
+def test_a_claim_that_does_not_exist_is_reported_with_a_cure() -> None:
     volume = Volume(name="data", persistent_volume_claim=ClaimVolume(claim_name="daat"))
     pod = make_pod("train")
     found = told(cluster().submit(replace(pod, spec=replace(pod.spec, volumes=[volume]))).run(), "train")
@@ -507,7 +507,7 @@ def test_a_rack_constraint_names_the_rack() -> None:
     assert "node(s) were outside of r0" in [one.reason for one in told(c, "train").reasons]
 
 
-def test_it_says_for_whom_room_is_kept_and_who_may_fill_it() -> None:
+def test_it_names_the_gangs_that_room_is_kept_for_and_what_may_fill_it() -> None:
     c = cluster(nodes=2, gpus=8, settings=Settings(queueing=QueueingSettings(1, mode="hard")))
     c.submit(with_annotations([make_pod("holds", gpus=8)], {WALLTIME_KEY: "600s"})).run()
     c.submit(gang("large", pods=2, gpus=8)).run()
@@ -611,7 +611,7 @@ def test_a_node_that_has_less_than_nothing_free_is_named_all_the_same() -> None:
     )
 
 
-def test_who_minds_the_pods_beside_it_is_told_that_room_alone_may_not_do() -> None:
+def test_a_pod_with_terms_about_others_reports_that_room_alone_may_not_suffice() -> None:
     c = cluster(nodes=1)
     c.submit(make_pod("runs", gpus=8)).run()
     port = make_pod("port", gpus=2)

@@ -80,7 +80,7 @@ def test_one_that_was_not_tried_yet_is_told_nothing() -> None:
     assert c.run().placed("large")
 
 
-def test_it_is_told_again_only_if_it_changes_much() -> None:
+def test_it_is_reported_again_only_if_it_changes_much() -> None:
     c = queueing().submit(lone("old", "600s")).run()
     submit_gang(c, "large", 2)
     for _ in range(10):
@@ -97,7 +97,7 @@ def test_it_is_told_again_only_if_it_changes_much() -> None:
     ]
 
 
-def test_what_can_no_longer_be_estimated_is_not_said_any_more() -> None:
+def test_what_can_no_longer_be_estimated_is_not_reported_any_more() -> None:
     c = queueing().submit(lone("old", "600s")).run()
     submit_gang(c, "large", 2)
     estimate(c)
@@ -248,7 +248,7 @@ def test_after_twenty_starts_a_range_is_told_that_most_of_them_kept() -> None:
     assert c.scheduler.attempts.forecasts.range_s(5.0) is None, "none of them was to start so soon"
 
 
-def test_the_range_is_told_with_the_estimate_and_is_no_reason_to_tell_it_again() -> None:
+def test_the_range_is_reported_with_the_estimate_and_is_no_reason_to_tell_it_again() -> None:
     c = started_after(queueing(nodes=1), *SHARES)
     c.submit(lone("old", "6000s")).run()
     submit_gang(c, "next", 1)
@@ -345,7 +345,7 @@ class Town:
                 self._told.setdefault(key.name.partition("#")[0], one.between_s)
 
 
-def test_about_four_in_five_start_within_the_first_range_that_they_are_told() -> None:
+def test_about_four_in_five_start_within_the_first_range_reported() -> None:
     held = Town(1, 120, over=4.0, load=1.15).held
     assert len(held) > 50
     assert 0.7 <= sum(held) / len(held) <= 0.95

@@ -196,7 +196,7 @@ def test_a_gang_is_told_which_member_cannot_be_placed_at_all() -> None:
 
 
 @pytest.mark.parametrize("asks", [{}, {TOPOLOGY_KEY: f"required: {RACK}"}])
-def test_a_gang_is_told_whose_claim_is_missing(asks: dict[str, str]) -> None:
+def test_a_gang_names_the_member_with_a_missing_claim(asks: dict[str, str]) -> None:
     c = racks(3, 1)
     first, second = with_annotations(gang("a", pods=2, gpus=1), asks)
     source = {"name": "v", "persistentVolumeClaim": {"claimName": "gone"}}

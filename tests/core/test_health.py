@@ -249,7 +249,7 @@ def test_an_eviction_that_was_refused_is_no_eviction_and_another_device_has_its_
     assert not c.pods, "and not ten minutes later"
 
 
-def test_without_the_right_to_evict_it_is_asked_ever_more_rarely_and_told_once() -> None:
+def test_without_the_right_to_evict_it_is_asked_ever_more_rarely_and_reported_once() -> None:
     c = watched("evictMember", grace_s=5.0).submit(make_pod("x", gpus=1)).run()
     c.evictions = "403"
     fail(c, 0)
@@ -264,7 +264,7 @@ def test_without_the_right_to_evict_it_is_asked_ever_more_rarely_and_told_once()
     assert not c.pods
 
 
-def test_a_second_device_that_fails_while_the_gang_is_being_evicted_begins_nothing_anew() -> None:
+def test_a_second_device_that_fails_while_the_gang_is_being_evicted_begins_nothing_new() -> None:
     """A budget refuses for longer than it takes until the same group may be evicted again."""
     c = watched("evictGang").submit(gang("a", pods=2, gpus=2)).run()
     c.evictions = "429"
@@ -287,7 +287,7 @@ def half_bound(c: Cluster) -> Cluster:
     return c
 
 
-def test_a_device_that_fails_under_a_gang_that_is_unwound_begins_nothing_anew() -> None:
+def test_a_device_that_fails_under_a_gang_that_is_unwound_begins_nothing_new() -> None:
     c = half_bound(watched("evictGang", on_partial_bind="unwind"))
     fail(c, *range(8))
     c.wait(60.0)

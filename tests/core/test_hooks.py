@@ -122,7 +122,7 @@ def test_an_unreserve_that_raises_is_reported_and_the_others_are_unreserved_neve
     assert [(b.plugin, b.point) for b in c.all(ef.BlamePlugin)] == [("B", "Unreserve")]
 
 
-def test_unreserve_is_told_of_every_way_in_which_a_reservation_is_given_back() -> None:
+def test_unreserve_is_called_whichever_way_a_reservation_is_given_back() -> None:
     diary: list[str] = []
     waits = Permitter("W", lambda group: Status.wait("for you", timeout_s=5.0))
     c = with_plugins(Reserver("A", diary), waits).submit(gang("a", pods=2), gang("b", pods=2)).run()
@@ -252,7 +252,7 @@ def test_a_waiting_gang_is_allowed_by_hand() -> None:
     assert "GangAllowed" in c.reasons()
 
 
-def test_a_waiting_gang_is_rejected_by_hand_and_asks_anew_after_its_backoff() -> None:
+def test_a_waiting_gang_is_rejected_by_hand_and_asks_again_after_its_backoff() -> None:
     c = waiting_for_approval()
     c.tell(ev.GroupRejected(c.group("a").key, "alice", "over budget")).run()
     assert c.state("a") == "backoff"
@@ -491,7 +491,7 @@ def test_a_bind_plugin_that_refuses_is_a_failed_bind() -> None:
 
 
 @pytest.mark.parametrize("answer", [SUCCESS, BROKEN], ids=["fine", "failed"])
-def test_post_bind_is_told_of_each_bound_member_once_and_changes_nothing(answer: Status) -> None:
+def test_post_bind_is_called_for_each_bound_member_once_and_changes_nothing(answer: Status) -> None:
     c = with_plugins(PostBinder("P"), PostBinder("Q"))
     c.hook = lambda hook: answer
     c.submit(gang("a", pods=2)).run()
@@ -504,7 +504,7 @@ def test_post_bind_is_told_of_each_bound_member_once_and_changes_nothing(answer:
     assert len(asked(c, POST_BIND)) == 4
 
 
-def test_post_bind_is_told_also_when_the_watch_is_faster_than_the_answer() -> None:
+def test_post_bind_is_called_also_when_the_watch_is_faster_than_the_answer() -> None:
     c = with_plugins(PostBinder("P"))
     c.answer = lambda bind: "hold"
     c.submit(gang("a", pods=1)).run()
@@ -513,7 +513,7 @@ def test_post_bind_is_told_also_when_the_watch_is_faster_than_the_answer() -> No
     assert asked(c, POST_BIND) == [("P", "a-0")]
 
 
-def test_post_bind_is_not_told_of_pods_that_others_bound() -> None:
+def test_post_bind_is_not_called_for_pods_that_others_bound() -> None:
     c = with_plugins(PostBinder("P"), PreBinder("B"))
     c.hook = lambda hook: None
     c.submit(gang("a", pods=1)).run()

@@ -132,7 +132,7 @@ def _in_line(scheduler: Scheduler) -> None:
         (_in_line, "groups in line"),
     ],
 )
-def test_what_is_spoilt_is_told(spoil: Callable[[Scheduler], None], told: str) -> None:
+def test_what_is_spoilt_is_reported(spoil: Callable[[Scheduler], None], told: str) -> None:
     """By a recount that found all sound just before, as by one that begins anew."""
     scheduler = running().scheduler
     again = Recount(scheduler.shared)

@@ -105,7 +105,7 @@ def test_a_gang_in_a_lane_goes_by_priority_and_age() -> None:
     assert [bind.name for bind in binds(c)] == ["high-0", "old-0", "young-0"]
 
 
-def test_the_line_is_told_by_turns_as_far_as_it_can_be_guessed() -> None:
+def test_the_line_is_reported_by_turns_as_far_as_it_can_be_guessed() -> None:
     c = sorted_by(ByShare())
     c.submit(of("b", "b-holds", gpus=2), of("a", "a-holds", gpus=1)).run()
     c.submit(of("a", "a2"), of("b", "b1"), of("a", "a1"), of("a", "a0", priority=5), of("c", "c1"))

@@ -146,7 +146,7 @@ def test_who_holds_a_limit_is_named_for_administrators_alone() -> None:
     assert "Held by a pod of another namespace (4)." in explained(c, "a0", to_tenant=True).answer
 
 
-def test_whether_a_group_of_another_namespace_exists_is_not_told() -> None:
+def test_whether_a_group_of_another_namespace_exists_is_not_reported() -> None:
     """Neither by a name that is nearly right, nor by what its list has."""
     answers = []
     for others in ([], gang("train", pods=1, namespace="b"), gang("trian", pods=1, namespace="b")):

@@ -73,7 +73,7 @@ def test_a_domain_that_is_nearly_ours_is_a_slip_of_ours(key: str, meant: str) ->
     assert cures(c, "train") == (f"Correct what is ignored: {events(c)[0]}",)
 
 
-def test_a_label_of_a_domain_that_is_nearly_ours_makes_no_gang_and_that_is_told() -> None:
+def test_a_label_of_a_domain_that_is_nearly_ours_makes_no_gang_and_that_is_reported() -> None:
     c = cluster().submit(make_pod("p", labels={"gangshed.io/pod-group": "train"})).run()
     assert events(c) == [
         "pod d/p: label gangshed.io/pod-group is ignored; did you mean gangsched.io/pod-group?"
@@ -223,7 +223,7 @@ def test_a_queue_where_none_are_configured_is_ignored() -> None:
     assert not events(quiet)
 
 
-def test_of_lone_pods_that_name_a_queue_where_none_are_configured_the_first_is_told() -> None:
+def test_of_lone_pods_that_name_a_queue_where_none_are_configured_the_first_is_reported() -> None:
     def lone(name: str, namespace: str, queue: str) -> list[Pod]:
         return [make_pod(name, gpus=0, namespace=namespace, annotations={"gangsched.io/queue": queue})]
 
@@ -271,7 +271,7 @@ def test_keys_that_were_good_on_one_pod_are_looked_at_again_where_it_matters() -
     assert [event.partition(":")[0] for event in events(c)] == ["pod d/p", "pod d/q"]
 
 
-def test_a_gang_without_its_number_is_told_under_which_name_it_is_there() -> None:
+def test_a_gang_without_its_number_learns_under_which_name_it_is_there() -> None:
     pod = make_pod("p", labels={"gangsched.io/pod-group": "g"}, annotations={"gangsched.io/min-member": "2"})
     c = cluster().submit(pod).run()
     assert c.said("p").endswith(
@@ -294,7 +294,7 @@ def test_a_pod_group_is_told_even_before_it_has_pods() -> None:
     assert len(events(c)) == 1
 
 
-def test_it_is_told_once_a_group_and_again_for_another_slip_after_an_edit() -> None:
+def test_it_is_reported_once_a_group_and_again_for_another_slip_after_an_edit() -> None:
     c = cluster(nodes=1, gpus=1).submit(gang("train", pods=1, gpus=8)).run()
     for key in ("gangsched.io/waltime", "gangsched.io/waltime", "gangsched.io/topologie"):
         c.submit(with_annotations([c.pod("train-0")], {key: "x"})).run()
@@ -315,7 +315,7 @@ def test_many_are_named_in_a_bounded_sentence_and_no_edit_makes_an_endless_strea
     assert len(events(c)) == 1
 
 
-def test_what_runs_when_the_scheduler_starts_is_not_told_again() -> None:
+def test_what_runs_when_the_scheduler_starts_is_not_reported_again() -> None:
     c = cluster().submit(with_annotations(gang("train", pods=1), {"gangsched.io/waltime": "4h"})).run()
     assert len(events(c.restart().run())) == 1
 

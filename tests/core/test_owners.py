@@ -143,7 +143,7 @@ def test_the_next_attempt_starts_whole_too(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_pods_made_anew_while_the_old_ones_end_start_together_again(name: str) -> None:
+def test_pods_recreated_while_the_old_ones_end_start_together_again(name: str) -> None:
     """As when Kueue takes an admission back and gives it again: the name is the same, the pods are others."""
     kind = KINDS[name]
     c = of(kind, nodes=8).submit(made.decoded(kind.pods())).run()
@@ -331,7 +331,7 @@ def test_a_job_set_with_exclusive_topology_is_no_gang_and_one_pod_reports_that()
     assert "its pods are started one by one: annotation alpha.jobset.sigs.k8s.io/exclusive-topology" in told
 
 
-def test_pods_that_came_before_the_job_set_are_grouped_anew_when_it_is_seen() -> None:
+def test_pods_that_came_before_the_job_set_are_grouped_again_when_it_is_seen() -> None:
     item = made.job_set("a", ROLES, startupPolicy={"startupPolicyOrder": "InOrder"})
     c = cluster(nodes=4, settings=ALL)
     driver, *workers = made.decoded(made.job_set_pods("a", ROLES))

@@ -137,7 +137,7 @@ def test_min_resources_are_no_sum_to_wait_for() -> None:
     assert c.placed("a", on=1)
 
 
-def test_min_resources_of_memory_are_told_in_gi() -> None:
+def test_min_resources_of_memory_are_reported_in_gi() -> None:
     c = cluster(nodes=2)
     spec = {"minMember": 1, "minResources": {"memory": "2Ti"}}
     c.object("coscheduling", make_pod_group("a", spec=spec))

@@ -29,7 +29,7 @@ def members(c: Cluster, group: str) -> list[str]:
     return [info.pod.metadata.name for info in c.group(group).members.values()]
 
 
-def test_members_that_are_told_in_turns_join_their_own_groups() -> None:
+def test_members_that_are_reported_in_turns_join_their_own_groups() -> None:
     c, a, b = cluster(), gang("a", pods=3), gang("b", pods=3)
     lone = [make_pod(f"lone-{k}") for k in range(4)]
     c.submit(list(chain.from_iterable(zip(a, b, lone, strict=False))), lone[3]).run()
@@ -61,7 +61,7 @@ def test_a_pod_like_one_that_changed_its_group_joins_the_group_it_names() -> Non
     assert members(c, "a") == ["a-0", "a-1", "a-2"]
 
 
-def test_pods_that_come_after_a_selector_are_told_apart_by_its_labels() -> None:
+def test_pods_that_come_after_a_selector_are_distinguished_by_its_labels() -> None:
     def web(k: int) -> Pod:
         return make_pod(f"web-{k}", gpus=0, labels={"app": "web"})
 

@@ -227,7 +227,7 @@ def test_a_node_filter_is_asked_about_nodes_that_all_others_let_by() -> None:
     assert node_of(c, "p") == "anns"
 
 
-def test_pods_that_differ_in_labels_alone_are_told_apart_by_it() -> None:
+def test_pods_that_differ_in_labels_alone_are_distinguished_by_it() -> None:
     c = with_plugins(Owned(), nodes=0)
     c.node(owned("bobs", "bob")).node(owned("anns", "ann"))
     c.submit(make_pod("a", labels={"owner": "ann"}), make_pod("b", labels={"owner": "bob"})).run()

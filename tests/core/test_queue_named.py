@@ -17,7 +17,7 @@ def told(namespace: str, queue: str) -> tuple[Cluster, Explanation]:
     return c, explain(c.scheduler, group, c.now_s)
 
 
-def test_a_queue_that_does_not_exist_is_told_with_the_nearest_and_never_as_room_for_it() -> None:
+def test_a_queue_that_does_not_exist_is_reported_with_the_nearest_and_never_as_room_for_it() -> None:
     c, found = told("a", "reserch")
     problem = (
         "queue reserch: no queue of this name takes pods of the namespace a; those that do: research,"

@@ -52,7 +52,7 @@ def test_while_a_gang_waits_the_ends_of_pods_are_followed(counts: Counter[str]) 
     assert counts["rows"] > 0
 
 
-def test_an_unreadable_walltime_is_told_though_no_gang_waits(counts: Counter[str]) -> None:
+def test_an_unreadable_walltime_is_reported_though_no_gang_waits(counts: Counter[str]) -> None:
     c = queued("", nodes=2)
     c.submit(gang("g", pods=2, gpus=4, annotations={WALLTIME_KEY: "soon"})).run()
     assert [e.reason for e in c.all(ef.RecordEvent)].count("WalltimeUnread") == 1

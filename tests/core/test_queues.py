@@ -260,7 +260,7 @@ def test_who_is_kept_out_blocks_nobody() -> None:
     assert "more than its limit of 4: it never starts" in why(c, "too-wide")
 
 
-def test_memory_is_told_in_gi() -> None:
+def test_memory_is_reported_in_gi() -> None:
     c = queued("queues: [{name: team, limit: {memory: 2Gi}, namespaces: [d]}]", nodes=2)
     c.submit(pods("d", "one", "two", gpus=0)).run()
     c.submit(pods("d", "three", gpus=0)).submit(gang("wide", pods=4, gpus=0)).run()
@@ -268,7 +268,7 @@ def test_memory_is_told_in_gi() -> None:
     assert "queue team: needs 4Gi memory, more than its limit of 2Gi: it never starts" in why(c, "wide")
 
 
-def test_what_can_never_start_is_told_once() -> None:
+def test_what_can_never_start_is_reported_once() -> None:
     c = queued(LIMITED, nodes=2)
     c.submit(pods("cv", "too-wide", gpus=5)).run()
     before = len(c.effects)
@@ -462,7 +462,7 @@ def test_what_ends_is_free_for_the_queue_in_which_it_started() -> None:
     assert "waits" in started(c)
 
 
-def test_a_bind_that_may_land_counts_for_the_queue_that_it_names_though_its_node_is_made_anew() -> None:
+def test_a_bind_that_may_land_counts_for_the_queue_that_it_names_though_its_node_is_recreated() -> None:
     """The pod names another queue by then; it starts in that one once it is known that the bind has not
     landed."""
     c = queued(CHOICE)

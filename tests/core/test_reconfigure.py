@@ -49,7 +49,7 @@ def with_own(profiles: dict[str, Profile], **points: Any) -> dict[str, Profile]:
     return {name: Profile(name, replace(one.points, **points)) for name, one in profiles.items()}
 
 
-def test_a_gang_that_waits_keeps_its_reservations_and_is_asked_about_anew() -> None:
+def test_a_gang_that_waits_keeps_its_reservations_and_is_asked_about_again() -> None:
     diary: list[str] = []
     waits = Permitter("Approval", lambda group: Status.wait("nobody has approved it"))
     c = with_plugins(waits, Reserver("R", diary)).submit(gang("a", pods=2)).run()

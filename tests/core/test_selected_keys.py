@@ -180,7 +180,7 @@ def test_taking_a_key_away_and_naming_it_again_makes_no_work() -> None:
     assert c.scheduler.shared.cache.index.selected.n_added == before
 
 
-def test_pods_that_were_promised_a_node_are_told_apart_when_they_are_given_back() -> None:
+def test_pods_that_were_promised_a_node_are_distinguished_when_they_are_given_back() -> None:
     """They kept a template that knew nothing of the label, so that a pod that is against it was not seen."""
     c = hosts(2)
     c.submit(labelled("asks", {}, against="k0")).run()

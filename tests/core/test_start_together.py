@@ -202,7 +202,7 @@ def test_what_is_left_of_a_gang_does_not_wait_for_a_partner_that_has_ended_and_i
     assert c.placed("a")
 
 
-def test_nobody_waits_for_what_is_left_of_a_gang_that_is_not_made_anew() -> None:
+def test_nobody_waits_for_what_is_left_of_a_gang_that_is_not_recreated() -> None:
     c = cluster(nodes=2).submit(listing("a", ["b"], pods=3), listing("b", ["a"])).run()
     c.phase("a-0", "Succeeded").delete("b-0", "a-1", "a-2").restart().run()
     c.submit(listing("b", ["a"])).run()

@@ -93,7 +93,7 @@ def test_whoever_waits_starts_at_once_when_one_that_has_lost_members_is_known_ag
     assert c.state("b") == "bound"
 
 
-def test_whoever_waits_for_one_whose_numbers_cannot_be_read_is_told_why() -> None:
+def test_groups_that_wait_for_one_with_unreadable_numbers_report_why() -> None:
     c = cluster(nodes=2)
     c.submit(core(c, "a", "b"), core(c, "b", "a"))
     item = c.objects[CORE, "a"]
@@ -218,7 +218,7 @@ def test_two_jobs_whose_gangs_are_inferred_start_together() -> None:
 
 
 @pytest.mark.parametrize("anew", [("5", "6"), ("5", "3"), ("0", "3"), ("0", "6")])
-def test_jobs_made_anew_start_together_at_the_latest_when_their_predecessors_are_gone(
+def test_recreated_jobs_start_together_at_the_latest_when_their_predecessors_are_gone(
     anew: tuple[str, str],
 ) -> None:
     """Four gangs of two names: whose UIDs come first is by chance."""

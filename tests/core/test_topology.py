@@ -135,7 +135,7 @@ def test_a_lone_pod_goes_where_the_label_is() -> None:
     assert c.said("two").startswith(f"no {RACK} has room for one member: a could take 0. In a: 0/2 nodes are")
 
 
-def test_many_racks_are_told_by_the_three_nearest() -> None:
+def test_many_racks_are_reported_by_the_three_nearest() -> None:
     c = racks(**{f"r{i}": 1 for i in range(12)})
     c.submit(gang("old", pods=12, gpus=5)).run()
     c.submit(within(ONE_RACK, gang("g", pods=4, gpus=1))).run()
@@ -297,7 +297,7 @@ def test_a_domain_without_a_name_is_shown() -> None:
     assert where(c, "b") == [""] or where(c, "b") == ["m"]
 
 
-def test_what_is_proved_of_one_domain_is_not_said_of_all() -> None:
+def test_what_is_proved_of_one_domain_is_not_claimed_of_all() -> None:
     """Two domains: in the first every order is tried, the search in the others ends before."""
     from gangsched.core.cycle.domain_refusals import refusal
     from gangsched.core.framework.plan import FitError

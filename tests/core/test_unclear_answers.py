@@ -26,7 +26,7 @@ def reported_gone(answer: str) -> Cluster:
 
 
 @pytest.mark.parametrize("answer", ["404", "unknown"])
-def test_a_later_version_brings_a_pod_back_that_was_said_to_be_gone(answer: str) -> None:
+def test_a_later_version_brings_a_pod_back_that_was_reported_gone(answer: str) -> None:
     c = reported_gone(answer)
     c.update(c.pod("a-1")).run().wait(2.0)
     assert c.placed("a", on=2)
@@ -34,7 +34,7 @@ def test_a_later_version_brings_a_pod_back_that_was_said_to_be_gone(answer: str)
 
 
 @pytest.mark.parametrize("answer", ["404", "unknown"])
-def test_a_pod_that_was_said_to_be_gone_and_never_changes_is_looked_for(answer: str) -> None:
+def test_a_pod_that_was_reported_gone_and_never_changes_is_looked_for(answer: str) -> None:
     c = reported_gone(answer).clear()
     c.wait(11.0)
     assert [e.name for e in c.all(ef.GetPod)] == ["a-1"]

@@ -207,7 +207,7 @@ def test_members_that_have_succeeded_are_not_owed_again() -> None:
     assert c.pod("a-2").spec.node_name
 
 
-def test_a_gangs_object_speaks_for_it_and_is_told() -> None:
+def test_a_gangs_object_speaks_for_it_and_is_reported() -> None:
     c = evicting()
     item = make_pod_group("a", spec={"schedulingPolicy": {"gang": {"minCount": 2}}})
     own = {**(item.metadata.annotations or {}), WALLTIME_KEY: "600s"}
@@ -258,14 +258,14 @@ def test_why_a_gang_is_evicted_is_explained_until_it_is_over() -> None:
     assert c.group("a").message == ""
 
 
-def test_another_refusal_is_told() -> None:
+def test_another_refusal_is_reported() -> None:
     c = evicting().submit(timed_gang("a")).run()
     c.evictions = "403"
     c.wait(640.0)
     assert "evicting d/a-0: 403 refused" in told(c, "GangAborted")
 
 
-def test_where_nothing_may_be_evicted_that_is_told_once() -> None:
+def test_where_nothing_may_be_evicted_that_is_reported_once() -> None:
     c = evicting(allow_eviction=False).submit(lone("a")).run().wait(7200.0)
     assert evicted(c) == []
     assert told(c, "OverrunStays") == [

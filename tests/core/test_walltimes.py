@@ -315,7 +315,7 @@ def test_all_members_end_sooner_when_the_longest_of_them_says_so() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_remembered_is_what_asking_anew_says(seed: int) -> None:
+def test_what_is_remembered_is_what_asking_again_says(seed: int) -> None:
     """While pods come, go, are edited, and end, so that kinds are learned."""
     rng = Random(seed)
     c = queueing(600.0 if seed % 2 else 0.0)

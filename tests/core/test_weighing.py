@@ -43,7 +43,7 @@ def _totals(view: _View, capacity: IntArray, weight: int, n_members: int, scores
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_totals_after_changes_are_those_computed_anew(block: int) -> None:
+def test_totals_after_changes_are_those_computed_again(block: int) -> None:
     for seed in range(block * 100, block * 100 + 100):
         rng = Random(seed)
         view, capacity = _cluster(rng)

@@ -14,7 +14,7 @@ from gangsched.model.objects import OwnerReference
 from gangsched.model.owners.jobs import INDEX_KEY, claim
 
 
-def test_a_pod_that_is_made_anew_is_of_the_job_that_it_was_of() -> None:
+def test_a_pod_that_is_recreated_is_of_the_job_that_it_was_of() -> None:
     """Pods of an Indexed Job are a gang by their owner: without it each came back alone."""
     pod = make_pod("train-0", annotations={INDEX_KEY: "0"})
     owner = OwnerReference("batch/v1", "Job", "train", "uid-job", controller=True)

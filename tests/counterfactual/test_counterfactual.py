@@ -130,7 +130,7 @@ def test_with_room_for_all_nobody_is_evicted_and_the_evicted_run_through(
     assert any("2 pods kept that were evicted" in one for one in found.not_known)
 
 
-def test_what_ran_on_a_node_that_goes_begins_anew_and_has_all_of_its_run_time(
+def test_what_ran_on_a_node_that_goes_starts_over_and_has_all_of_its_run_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`a` and `b` have a node each; n1 goes at 100 s, and one of them waits for the other to end."""
@@ -276,7 +276,7 @@ def test_pods_that_one_call_shows_as_evicted_are_not_made_for_each_other() -> No
 # -- journals that are not whole ----------------------------------------------------------------------
 
 
-def test_a_day_of_two_processes_is_one_day_and_its_gap_is_told(
+def test_a_day_of_two_processes_is_one_day_and_its_gap_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arrivals = [
@@ -310,7 +310,7 @@ def test_a_journal_whose_first_segments_are_deleted_begins_with_what_ran_then(
     assert rest.length_s < whole.length_s
 
 
-def test_a_segment_that_is_missing_is_told_as_a_gap(
+def test_a_segment_that_is_missing_is_reported_as_a_gap(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, (kept,) = recorded(7, n_gangs=6, per_segment=20)
@@ -366,7 +366,7 @@ def node_in(directory: Path) -> str:
         (["--without", "d/first", "--svg", "x" * 300], "--svg: cannot be written: File name too long"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(
+def test_a_mistake_is_reported_with_its_place(
     full: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], said: str
 ) -> None:
     files = {
@@ -383,7 +383,7 @@ def test_a_mistake_is_told_with_its_place(
     assert said in capsys.readouterr().err
 
 
-def test_an_empty_folder_and_an_empty_journal_are_told(
+def test_an_empty_folder_and_an_empty_journal_are_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = ["--without", "x"]

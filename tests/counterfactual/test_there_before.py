@@ -52,7 +52,7 @@ def test_what_ran_before_the_recording_ends_on_shaken_days_when_it_did(
     assert abs(by_s.high - by_s.value) < 16.0
 
 
-def test_what_ran_before_and_was_evicted_begins_anew_or_runs_through(
+def test_what_ran_before_and_was_evicted_starts_over_or_runs_through(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As if it had come later: in the model it was on its way out, ended then, and was not made anew."""
@@ -69,7 +69,7 @@ def test_what_ran_before_and_was_evicted_begins_anew_or_runs_through(
     assert late.changed.wait_s < 170.0
 
 
-def test_what_was_on_its_way_out_when_the_recording_began_is_made_anew(
+def test_what_was_on_its_way_out_when_the_recording_began_is_recreated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arrivals = preempted()

@@ -298,7 +298,7 @@ def test_devices_of_dynamic_resource_allocation_are_a_problem_for_who_asks_for_t
     assert _dynamic(others).level == "ok"
 
 
-def test_without_slices_nothing_is_said_of_dynamic_resource_allocation() -> None:
+def test_without_slices_nothing_is_reported_of_dynamic_resource_allocation() -> None:
     facts = Facts(("gangsched-system", "gangsched"), AGO)
     assert not list(cluster_checks.check_dynamic(facts, [], [make_pod("a", gpus=1)], ["gangsched"]))
 

@@ -121,7 +121,7 @@ def test_pods_of_other_schedulers_are_left_alone(guarded: ControlPlane) -> None:
     assert envs(created(guarded, container(), scheduler="default-scheduler")) == {"main": []}
 
 
-def test_what_may_be_changed_is_said_in_one_place_each(guarded: ControlPlane) -> None:
+def test_what_may_be_changed_is_listed_in_one_place_each(guarded: ControlPlane) -> None:
     text = (ENV_HAND_OFF / "policy.yaml").read_text()
     text = text.replace("name: gangsched-env-hand-off", "name: amd").replace(
         "policyName: gangsched-env-hand-off", "policyName: amd"

@@ -166,7 +166,7 @@ async def test_reading_the_same_configuration_again_changes_nothing(scene: Scene
     assert scene.reload.n_taken == 0
 
 
-async def test_a_profile_that_comes_or_goes_has_pods_told_anew(scene: Scene) -> None:
+async def test_a_profile_that_comes_or_goes_has_all_pods_emitted_again(scene: Scene) -> None:
     await scene.read(BASE.format(7))
     assert scene.host.n_told_anew == 0
     await scene.read(KUBE + "profiles: [{schedulerName: gangsched}, {schedulerName: other}]\n")

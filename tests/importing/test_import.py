@@ -599,7 +599,9 @@ def test_a_directory_that_somebody_else_changed_meanwhile_ends_in_the_reason(
     assert [path.name for path in out.parent.rglob("*")] == (["out", "mine"] if more else [])
 
 
-def test_a_directory_that_nobody_can_make_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_that_nobody_can_make_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     source = tmp_path / "jobs.swf"
     source.write_text(SWF)
     assert main(["import", "swf", str(source), str(tmp_path / ("x" * 300))]) == 2

@@ -350,7 +350,7 @@ def limited_day(text: str) -> Kept:
     return kept
 
 
-def test_a_day_that_does_not_replay_is_said(
+def test_a_day_that_does_not_replay_is_reported(
     tmp_path: Path, key: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept = Kept()
@@ -457,7 +457,7 @@ def test_files_that_somebody_else_put_there_meanwhile_stay(
     assert sorted(path.name for path in out.iterdir()) == ["below", "mine"]
 
 
-def test_a_directory_that_vanishes_meanwhile_is_said(
+def test_a_directory_that_vanishes_meanwhile_is_reported(
     tmp_path: Path, key: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     day, out = written(hostile_day(), tmp_path / "day"), tmp_path / "out"
@@ -472,7 +472,7 @@ def test_a_directory_that_vanishes_meanwhile_is_said(
     assert "out: cannot be written: No such file or directory" in capsys.readouterr().err
 
 
-def test_what_cannot_be_taken_back_is_said(
+def test_what_cannot_be_taken_back_is_reported(
     tmp_path: Path, key: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     day, out = written(hostile_day(), tmp_path / "day"), tmp_path / "out"

@@ -120,7 +120,7 @@ def test_without_the_file_it_is_asked_for(
     assert not out.exists()
 
 
-def test_a_plugin_that_looks_at_a_part_of_a_name_is_told(
+def test_a_plugin_that_looks_at_a_part_of_a_name_is_reported(
     tmp_path: Path, plugin: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of its arguments the words are renamed as they are elsewhere; a part of a word is another word."""

@@ -58,7 +58,7 @@ def test_a_gang_is_explained_by_the_process_that_recorded_then(
     assert out.index("2-second: ") < out.index("Last moves")
 
 
-def test_a_gang_that_is_gone_then_is_told_from_one_that_never_was(
+def test_a_gang_that_is_gone_then_is_distinguished_from_one_that_never_was(
     two: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["replay", str(two), "--explain", a_gang(), "--at", f"+{APART_S - 1.0:.0f}s"]) == 2

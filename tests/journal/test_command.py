@@ -161,7 +161,7 @@ def packed(raw: bytes) -> bytes:
         (packed(HEAD.pack(200_000, 0) + b"[" * 200_000), "checksum is wrong"),
     ],
 )
-def test_what_is_no_journal_is_said_plainly(
+def test_what_is_no_journal_is_reported_plainly(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, said: str
 ) -> None:
     (tmp_path / name_of("day", 1)).write_bytes(content)
@@ -195,7 +195,7 @@ def test_a_record_of_countless_values_is_not_read(
     assert "has a record of more values than its length gives reason for" in capsys.readouterr().out
 
 
-def test_a_call_that_cannot_be_read_is_told_with_its_file(
+def test_a_call_that_cannot_be_read_is_reported_with_its_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     body = b'["turn","handle",1.0,"",[["PodAdded",{}]]]\n'
@@ -324,7 +324,7 @@ def test_from_begins_with_the_state_before_it(tmp_path: Path, capsys: pytest.Cap
     assert f" {n_calls() - last.n_before:,} calls" in capsys.readouterr().out
 
 
-def test_a_segment_in_the_middle_that_is_missing_is_said(
+def test_a_segment_in_the_middle_that_is_missing_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     long_day().write_to(tmp_path)
@@ -378,7 +378,7 @@ def test_a_file_in_the_middle_that_is_damaged_is_no_kill(
         list(journal_jobs(str(tmp_path)))
 
 
-def test_calls_are_lost_and_the_gang_is_told_of_all_the_same(
+def test_a_gang_is_explained_although_calls_are_lost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     long_day().write_to(tmp_path)

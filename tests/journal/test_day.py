@@ -113,7 +113,7 @@ def test_a_decision_that_is_missing_or_new_is_shown() -> None:
         compare("1-day", some, [*lines, "02:59:59.00 d/g0 0 on n1"])
 
 
-def test_a_day_made_anew_is_accepted_and_told(tmp_path: Path) -> None:
+def test_a_day_recreated_is_accepted_and_reported(tmp_path: Path) -> None:
     """As `make day` does, with fewer gangs; without a change the same bytes come again."""
     one, other = tmp_path / "one", tmp_path / "other"
     for directory in (one, other):

@@ -76,7 +76,7 @@ def test_it_goes_on_with_a_state_once_the_disk_takes_it(
     assert journal.counted == Counted(2, (tmp_path / name_of("p", 2)).stat().st_size - 3, 2, 1, 4, True)
 
 
-def test_a_state_that_cannot_be_written_is_tried_again_later_and_said_no_more(
+def test_a_state_that_cannot_be_written_is_tried_again_later_and_reported_no_more(
     on_a_full_disk: Callable[..., DiskJournal],
 ) -> None:
     def write() -> list[bytes]:

@@ -90,7 +90,7 @@ def test_journals_that_are_as_far_apart_as_clocks_go_are_drawn() -> None:
     assert any(one.startswith("1970-01-01 00:00 to 9258-") for one in words(svg(drawing)))
 
 
-def test_a_file_that_cannot_be_written_is_said_before_anything_is_replayed(
+def test_a_file_that_cannot_be_written_is_reported_before_anything_is_replayed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     day().write_to(tmp_path)

@@ -145,7 +145,7 @@ def test_old_files_go_and_too_much_of_them_and_others_stay(tmp_path: Path) -> No
     ]
 
 
-def test_a_file_that_cannot_be_deleted_makes_no_gap_and_is_told_once(
+def test_a_file_that_cannot_be_deleted_makes_no_gap_and_is_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A directory of a segment's name, say; each look once ended the segment, for minutes."""

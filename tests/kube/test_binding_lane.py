@@ -165,7 +165,7 @@ async def test_what_is_not_the_servers_word_about_this_pod_is_unknown(strange: b
         assert "ns/p0" in logs[0]["err"]
 
 
-async def test_nonsense_without_end_is_asked_slowly_and_said_once() -> None:
+async def test_nonsense_without_end_is_asked_slowly_and_reported_once() -> None:
     async with ScriptedServer(default=page(404)) as server, running(server.port) as lane:
         with capture_logs() as logs:
             for n in range(40):

@@ -212,7 +212,7 @@ async def test_an_account_that_the_machine_does_not_know_has_no_kubeconfig(
     assert context_namespace(environ={}) == ""
 
 
-async def test_a_home_in_which_one_may_not_look_is_told(tmp_path: Path) -> None:
+async def test_a_home_in_which_one_may_not_look_is_reported(tmp_path: Path) -> None:
     home = str(tmp_path / ("x" * 300))
     for environ in ({"HOME": home}, {"KUBECONFIG": f"{home}/config"}):
         with pytest.raises(ConfigError, match="cannot be read: File name too long"):

@@ -190,7 +190,7 @@ async def test_nobody_knows_of_a_patch_that_the_server_did_not_answer_itself(str
         assert "not the API server's own answer" in answer.message
 
 
-async def test_an_event_that_had_arrived_is_not_told_twice() -> None:
+async def test_an_event_that_had_arrived_is_not_reported_twice() -> None:
     def again(request: Request) -> bytes:
         name = request.json["metadata"]["name"]
         assert name == server.requests[0].json["metadata"]["name"]
@@ -437,7 +437,7 @@ async def test_a_condition_that_comes_after_the_bind_is_set_back() -> None:
         assert {request.json["metadata"]["uid"] for request in server.requests} == {"u-p"}
 
 
-async def test_why_a_pod_was_not_placed_is_not_said_any_more_once_it_is_bound(
+async def test_why_a_pod_was_not_placed_is_not_reported_any_more_once_it_is_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(StatusLane, "yield_s", 60.0)
@@ -590,7 +590,7 @@ async def test_event_says_who_what_and_why() -> None:
         )
 
 
-async def test_same_event_is_not_said_again() -> None:
+async def test_same_event_is_not_reported_again() -> None:
     async with ScriptedServer() as server, running(server) as run:
         run.dispatcher.submit([event("a"), event("a"), event("b"), event("a", name="q")])
         await run.done()
@@ -598,7 +598,7 @@ async def test_same_event_is_not_said_again() -> None:
         assert run.dispatcher.statistics().n_events_repeated == 1
 
 
-async def test_an_event_that_was_dropped_in_an_outage_is_said_when_it_comes_again() -> None:
+async def test_an_event_that_was_dropped_in_an_outage_is_reported_when_it_comes_again() -> None:
     async with ScriptedServer(script=[status(503)] * EVENT_TRIES) as server, running(server) as run:
         run.dispatcher.submit([event("no room")])
         await run.done()

@@ -89,7 +89,7 @@ async def test_driver_creates_renews_and_releases() -> None:
         assert set(lines[3:]) == {f"PUT {PATH}/gangsched"}, "a leader does not read what it wrote"
 
 
-async def test_a_release_that_lands_without_an_answer_is_not_told_as_a_loss() -> None:
+async def test_a_release_that_lands_without_an_answer_is_not_reported_as_a_loss() -> None:
     kept = LeaseServer()
 
     def answer(request: Request) -> bytes:

@@ -244,7 +244,7 @@ def test_a_pod_larger_than_the_list_is_not_kept_out_for_ever() -> None:
     assert released(fence) == ["a"]
 
 
-def test_a_list_that_cannot_be_read_may_hold_anybody_and_is_written_anew() -> None:
+def test_a_list_that_cannot_be_read_may_hold_anybody_and_is_rewritten() -> None:
     server = Server()
     server.record, server.version = FenceRecord(4, "old", None), 9
     fence = Fence("me", is_on_its_way=lambda uid: True)
@@ -276,7 +276,7 @@ def test_the_list_is_read_as_it_was_written() -> None:
     "text",
     ["", "[]", "{", '{"g":[]}', '{"g":{"u":"p"}}', '{"g":{"":"n/p"}}', '{"g":{"u":"/"}}', "[" * 100_000],
 )
-def test_a_list_that_somebody_has_spoiled_is_told_from_an_empty_one(text: str) -> None:
+def test_a_list_that_somebody_has_spoiled_is_distinguished_from_an_empty_one(text: str) -> None:
     assert read_list(text) is None
 
 

@@ -125,7 +125,7 @@ def test_a_bind_of_another_version_than_was_listed_waits_for_a_write() -> None:
     assert one.writes() == ["a"]
 
 
-def test_a_pod_that_changes_in_line_is_listed_anew_and_counts_with_that_write() -> None:
+def test_a_pod_that_changes_in_line_is_listed_again_and_counts_with_that_write() -> None:
     one = Leader(expected("a", version="6"))
     one.fence.expect()
     one.writes()

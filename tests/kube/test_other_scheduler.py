@@ -110,7 +110,7 @@ def test_an_elected_leader_that_is_gone_is_no_other() -> None:
     assert looks(alone, replica, replica) == {}
 
 
-def test_what_cannot_be_read_is_said_once_and_ends_nothing() -> None:
+def test_what_cannot_be_read_is_reported_once_and_ends_nothing() -> None:
     server = Leases()
     subject = Subject("leases", "gangsched", "coordination.k8s.io")
     server.refusal = ApiError("may not get leases", code=403, reason="Forbidden", subject=subject)

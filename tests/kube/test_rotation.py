@@ -285,7 +285,7 @@ async def test_a_new_authority_is_found_soon_after_a_handshake_has_failed(place:
         assert len(server.requests) == 1
 
 
-async def test_a_kubeconfig_that_is_written_anew_is_read_anew(place: Place) -> None:
+async def test_a_kubeconfig_that_is_rewritten_is_reread(place: Place) -> None:
     async with ScriptedServer() as server:
         config = {"server": f"http://127.0.0.1:{server.port}"}
         path = kubeconfig(place.directory, {"token": "one"}, **config)

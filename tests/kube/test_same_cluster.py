@@ -41,7 +41,7 @@ def namespaces(uid: str) -> dict[str, Any]:
         ([namespaces("a"), ApiError("no", code=403), b"<html>", {"items": None}, namespaces("b")], 1),
     ],
 )
-async def test_it_is_told_once_and_only_where_both_are_known(answers: list[object], n_told: int) -> None:
+async def test_it_is_reported_once_and_only_where_both_are_known(answers: list[object], n_told: int) -> None:
     told: list[str] = []
     client = Answers(*answers)
     watched = SameCluster(lambda: told.append("another"))

@@ -106,7 +106,7 @@ async def test_a_slow_core_is_not_taken_for_a_silent_server() -> None:
     assert n_heard_by_probes == 0
 
 
-async def test_what_waits_for_a_busy_core_is_not_lost_when_all_is_to_be_told_anew() -> None:
+async def test_what_waits_for_a_busy_core_is_not_lost_when_all_is_emitted_again() -> None:
     """A pod is deleted while the inbox is full; then a reload wants all pods told again."""
     said: list[Event] = []
     is_full = anyio.Event()
@@ -173,7 +173,7 @@ async def test_a_watch_on_which_not_even_a_bookmark_comes_is_resumed() -> None:
     assert (reflector.n_dead, reflector.n_lists) == (1, 1)
 
 
-async def test_a_watch_of_an_idle_kind_is_opened_anew_and_nobody_is_alarmed() -> None:
+async def test_a_watch_of_an_idle_kind_is_opened_again_and_nobody_is_alarmed() -> None:
     """kube-apiserver has no bookmark for it: of the kind it knows nothing newer than the list."""
     with structlog.testing.capture_logs() as logs:
         reflector, watches = await follow_silence(b"", n_watches=3)
@@ -377,7 +377,7 @@ async def test_what_is_large_is_listed_in_shorter_pages() -> None:
     assert first_of["GET /api/v1/nodes"].endswith("limit=100")
 
 
-async def test_a_page_that_says_gone_or_not_found_is_no_reason_to_list_anew() -> None:
+async def test_a_page_that_says_gone_or_not_found_is_no_reason_to_relist() -> None:
     said: list[Event] = []
     strange = [page_of(410), page_of(404), page_of(200), page_of(403), page_of(200, page(rv=5) + b"\n")]
     n_watches = 0
@@ -400,7 +400,7 @@ async def test_a_page_that_says_gone_or_not_found_is_no_reason_to_list_anew() ->
     assert (reflector.n_lists, n_watches) == (1, 6)
 
 
-async def test_the_servers_own_word_that_its_history_is_gone_lists_anew() -> None:
+async def test_the_servers_own_word_that_its_history_is_gone_relists() -> None:
     def answer(request: Request) -> bytes:
         if "watch=1" in request.line:
             return status(410, message="too old resource version")

@@ -141,7 +141,7 @@ def test_bookmarks_move_the_place_to_resume(watching: WatchState) -> None:
     assert watching.next_request() == WatchFrom("50")
 
 
-def test_410_in_the_stream_tells_what_came_before_it_and_lists_anew(watching: WatchState) -> None:
+def test_410_in_the_stream_tells_what_came_before_it_and_relists(watching: WatchState) -> None:
     gone = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -168,7 +168,7 @@ def test_expired_continue_token_starts_over_and_deletes_nothing_by_mistake(watch
     assert told(watching.page(page(pod("a", 31), rv=30))) == ["~a"]
 
 
-def test_what_a_list_tells_anew_is_told_when_it_is_whole(watching: WatchState) -> None:
+def test_a_repeated_list_is_emitted_when_it_is_whole(watching: WatchState) -> None:
     watching.gone()
     assert told(watching.page(page(pod("c", 15), rv=20, token="t1"))) == []
     assert watching.n_held == 1

@@ -270,7 +270,7 @@ async def test_kubelet_gets_the_inventorys_health_at_once(directory: Path) -> No
         assert client.n_lists == n_lists
 
 
-async def test_a_numa_node_that_kubelets_message_cannot_carry_is_not_told(directory: Path) -> None:
+async def test_a_numa_node_that_kubelets_message_cannot_carry_is_not_reported(directory: Path) -> None:
     async with serving(TestKubelet(Random(1)), directory) as sockets:
         made = Node(sockets, (PluginDocument(resource=FPGA, tell_numa=True),))
         made.listed[FPGA] = {str(n): Device(str(n), numa=n) for n in (-1, 0, 2**63 - 1, 2**63, 10**30)}
@@ -285,7 +285,7 @@ async def test_a_numa_node_that_kubelets_message_cannot_carry_is_not_told(direct
         }
 
 
-async def test_a_kubelet_that_is_started_anew_finds_the_plugins_again_and_nothing_is_reported_meanwhile(
+async def test_a_kubelet_that_is_restarted_finds_the_plugins_again_and_nothing_is_reported_meanwhile(
     directory: Path,
 ) -> None:
     async with node(directory) as made:

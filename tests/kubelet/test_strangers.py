@@ -279,7 +279,7 @@ async def test_pods_that_are_gone_are_not_taken_for_those_that_the_api_server_li
         assert known.pods == ()
 
 
-async def test_that_kubelet_shows_a_pod_that_cannot_be_read_is_said_once(
+async def test_that_kubelet_shows_a_pod_that_cannot_be_read_is_reported_once(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The API server's list is used instead, which is behind kubelet's."""

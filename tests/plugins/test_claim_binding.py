@@ -211,7 +211,7 @@ async def test_a_volume_is_not_given_to_a_claim_that_was_deleted_while_its_gang_
     assert server.written == []
 
 
-async def test_a_claim_that_is_made_anew_while_its_volume_is_bound_is_not_waited_for() -> None:
+async def test_a_claim_that_is_recreated_while_its_volume_is_bound_is_not_waited_for() -> None:
     """Its name is not bound yet, and never will be to the volume that was given to the one before."""
     for changed in ({"uid": "uid-anew"}, {"deletionTimestamp": "2026-01-01T00:00:00Z"}):
         server = Server()

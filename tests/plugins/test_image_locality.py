@@ -62,7 +62,7 @@ def test_init_containers_and_image_volumes_count_too_and_an_image_once_for_each(
     assert scores(cluster, one) == [19.0, 0.0]
 
 
-def test_what_is_remembered_is_made_anew_when_nodes_or_images_change() -> None:
+def test_what_is_remembered_is_computed_again_when_nodes_or_images_change() -> None:
     plugin = ImageLocality()
     cluster = Cluster(holding("a", ("x:1", 1000)), node("b"))
     assert scores(cluster, running("x:1"), plugin) == [48.0, 0.0]

@@ -512,7 +512,7 @@ def test_after_a_restart_what_started_since_the_measurement_is_promised_beside_i
     assert place(where, "fits", "200MB/s") == "n1"
 
 
-def test_a_node_made_anew_starts_with_empty_books() -> None:
+def test_a_node_recreated_starts_with_empty_books() -> None:
     where = rbw(("n1", 1000, 0))
     place(where, "p", "800MB/s")
     where.delete("p").drop_node("n1")

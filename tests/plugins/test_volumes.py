@@ -383,7 +383,7 @@ def test_a_volume_stays_promised_until_it_is_known_to_be_bound_too() -> None:
     assert not plugin._promised
 
 
-def test_a_claim_made_anew_under_its_name_gets_the_volume_of_the_one_before() -> None:
+def test_a_claim_recreated_under_its_name_gets_the_volume_of_the_one_before() -> None:
     """As when a database is deleted with its claim and made again: its node may have no other disk."""
     c = cluster(a="")
     local(c)

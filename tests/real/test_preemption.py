@@ -143,7 +143,7 @@ def test_who_waits_for_an_hours_grace_takes_a_new_node_at_once(cluster: Cluster)
     assert not leaving(cluster, "low")
 
 
-def test_a_gang_that_has_lost_a_nominated_node_makes_room_anew_at_once(cluster: Cluster) -> None:
+def test_a_gang_that_has_lost_a_nominated_node_makes_room_again_at_once(cluster: Cluster) -> None:
     """Its node is cordoned; it waits neither for the pod that leaves there nor for a flush."""
     cluster.nodes(2)
     cluster.schedule()

@@ -178,7 +178,7 @@ class Remaker:
                 self._cluster.delete(name)
 
 
-def test_pods_that_others_make_anew_are_not_evicted_without_end(cluster: Cluster) -> None:
+def test_pods_that_others_recreate_are_not_evicted_without_end(cluster: Cluster) -> None:
     """Two rounds, whoever leads; then the gang says what goes on, and waits longer each time."""
     cluster.nodes(2, gpus=8)
     theirs = Remaker(cluster, "n0", "n1")

@@ -129,7 +129,7 @@ def test_a_half_bound_gang_goes_on_in_its_trace_and_is_kept() -> None:
     assert kept(c) == {"d/a": FAILED}
 
 
-def test_two_gangs_whose_bound_members_name_one_trace_are_told_apart() -> None:
+def test_two_gangs_whose_bound_members_name_one_trace_are_distinguished() -> None:
     """Annotations are copied with the manifests of pods, and whoever makes pods can write any."""
     named = {names.TRACEPARENT_KEY: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"}
     c = Traced(nodes=1, ratio=0.0, keep=KeepTraces(failed=True))

@@ -62,7 +62,7 @@ async def test_a_replica_that_does_not_lead_names_the_one_that_does(
         assert capsys.readouterr().err == ""
 
 
-async def test_who_leads_is_told_to_those_alone_who_may_ask(pair: Pair) -> None:
+async def test_only_users_who_may_ask_learn_who_leads(pair: Pair) -> None:
     async with serving(pair, leader=lambda: "gangsched-0_ab") as client:
         for path, token in (("/queue", ""), ("/queue", "stranger"), ("/livez", "")):
             await client.ask(path, token=token)

@@ -85,7 +85,7 @@ async def test_without_queueing_nothing_is_estimated_and_that_is_the_reason(
     assert start in await told(pair, c, capsys)
 
 
-def test_where_no_queue_can_be_asked_for_the_reason_is_told() -> None:
+def test_where_no_queue_can_be_asked_for_the_reason_is_reported() -> None:
     c = in_line("next")
     [group] = [one for one in c.scheduler.shared.groups.values() if str(one.key) == "d/train"]
     found = start_of(explain(c.scheduler, group, c.now_s), None, NOW, problem="no leading scheduler answers")

@@ -28,7 +28,7 @@ def test_each_gang_has_a_row_with_how_far_it_is() -> None:
     assert drawn[2][:10] == ["d/old", old.dialect, "gangsched", "0", "running", "2", "2", "2", "1", "1"]
 
 
-def test_no_gang_is_said_so_and_a_bad_name_stays_text() -> None:
+def test_an_empty_list_says_so_and_a_bad_name_stays_text() -> None:
     out = io.StringIO()
     print_gangs([], Console(file=out, width=200))
     assert out.getvalue() == "There is no gang.\n"

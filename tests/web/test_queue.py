@@ -67,7 +67,7 @@ def test_what_waits_is_listed_in_the_order_of_queue_sort_with_its_reason() -> No
     assert half["ageS"] is None
 
 
-def test_ages_go_on_when_the_scheduler_starts_anew() -> None:
+def test_ages_go_on_when_the_scheduler_restarts() -> None:
     c = waiting()
     now = at(c.now_s + 20.0).timestamp()
     c.restart().run()

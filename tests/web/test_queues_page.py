@@ -26,7 +26,7 @@ queues:
 """
 
 
-def test_each_queue_is_told_with_all_below_it() -> None:
+def test_each_queue_is_reported_with_all_below_it() -> None:
     c = queued(TREE, gpus=8)
     c.submit(pods("nlp", "n", gpus=4), pods("cv", "v", gpus=2)).run().submit(pods("cv", "w", gpus=2)).run()
     page = json.loads(Queue(c.scheduler).queues())
@@ -84,7 +84,7 @@ def test_a_queue_that_has_only_pods_has_its_line() -> None:
         (GPU, 2**30, str(2**30)),
     ],
 )
-def test_memory_is_told_as_people_write_it(resource: str, amount: int, told: str) -> None:
+def test_memory_is_reported_as_people_write_it(resource: str, amount: int, told: str) -> None:
     share = QueueShare(
         "research", 0, 1.0, {resource: amount}, {}, {resource: amount}, {}, 1, 0.0, 0.0, 0.0, 0
     )

@@ -145,7 +145,7 @@ def test_numbers_beyond_all_bounds_are_another_programs(
         (799, "799: {}/queue: no reason is given"),
     ],
 )
-def test_an_empty_answer_is_told_by_its_code(
+def test_an_empty_answer_is_reported_by_its_code(
     capsys: pytest.CaptureFixture[str], code: int, said: str
 ) -> None:
     with answering(b"", code=code) as server:

@@ -104,7 +104,7 @@ def test_rates_are_between_the_looks_of_the_last_minute() -> None:
     assert ever.p99 == pytest.approx(1.98, abs=0.001)
 
 
-def test_one_look_has_no_rates_and_a_new_scheduler_begins_anew() -> None:
+def test_one_look_has_no_rates_and_a_new_scheduler_starts_over() -> None:
     looks = Looks()
     looks.add(look(50.0, attempts=9, fast=4))
     assert (looks.pace().decisions, looks.pace().over_s) == (None, 0.0)

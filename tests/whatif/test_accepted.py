@@ -89,7 +89,7 @@ def test_what_the_api_server_refuses_is_refused_with_its_field(
 
 
 @pytest.mark.parametrize("number", range(5))
-def test_what_it_takes_and_nobody_means_is_told(tmp_path: Path, number: int) -> None:
+def test_accepted_values_that_are_surely_mistakes_are_reported(tmp_path: Path, number: int) -> None:
     for amount, told in (
         ("512m", "512m is 0.512 bytes; did you mean 512Mi?"),
         (64, "64 is 64 bytes; did you mean 64Mi?"),

@@ -142,7 +142,7 @@ def test_a_drained_node_keeps_what_a_drain_leaves_on_it() -> None:
     assert whatif(c, make_pod("a"), drain=["n0"]).changes == ["n0 drained, 1 pod gone from it"]
 
 
-def test_one_is_told_as_one() -> None:
+def test_one_is_reported_as_one() -> None:
     c = cluster(nodes=1).submit(make_pod("old", gpus=8)).run()
     assert whatif(c, make_pod("a"), without=["d/old"]).changes == ["without d/old, 1 pod"]
     assert "1 of 1 pod on 1 node\n" in printed(whatif(cluster(nodes=1), make_pod("a", gpus=8)))
