@@ -5,8 +5,8 @@ should state and when (pure: takes events and the time), `node` holds the bytes 
 the I/O, `settings` and `command` are configuration and command line. The agent reports and never decides
 about pods: it imports nothing of core.
 
-`handing` allocates devices; it runs a `device_plugin` for each resource. `hand_off` decides which planned set
-is due (pure), from what `plan` reads from kubelet and the API server; `outfit` builds what a container gets
-with it; `reporting` builds the report on the Node; `kubelet` is our client of kubelet, `kubelet_api` its
-messages. Counters of network and load are in `probes`. `app` runs all of it.
+`plugin_runner` allocates devices; it runs a `device_plugin` for each resource. `hand_off` decides which
+planned set is due (pure), from what `plan` reads from kubelet and the API server; `outfit` builds what a
+container gets with it; `reporting` builds the report on the Node; `kubelet` is our client of kubelet,
+`kubelet_api` its messages. Counters of network and load are in `probes`. `app` runs all of it.
 """

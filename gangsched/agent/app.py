@@ -1,8 +1,8 @@
 """The assembly: sources in their threads, the watch of the node's pods, the loop around the reporter.
 
 Lives here: all I/O of the agent. Nothing here makes decisions: events go to the reporter, its requests are
-carried out, and the outcomes go back to it. Called by `command`. The other parts of the agent (`handing`,
-`probes`) have their own pure parts, and a task each here.
+carried out, and the outcomes go back to it. Called by `command`. The other parts of the agent
+(`plugin_runner`, `probes`) have their own pure parts, and a task each here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from random import Random
 import anyio
 import structlog
 
-from gangsched.agent.handing import Handing
 from gangsched.agent.node import (
     manager_name,
     measurements_patch,
@@ -29,6 +28,7 @@ from gangsched.agent.node import (
 )
 from gangsched.agent.notices import Notice
 from gangsched.agent.plan import NodePods, PlannedPod, planned_pod
+from gangsched.agent.plugin_runner import PluginRunner
 from gangsched.agent.probes.running import Probes
 from gangsched.agent.reporter import InventoryReporter, ReadNode, WriteNode, explained
 from gangsched.agent.reports import Report, Silence
@@ -106,7 +106,7 @@ class AgentApp:
         )
         self._node_pods = NodePods()
         reads_kubelet = settings.plugins or settings.kubelet.resources
-        self._handing = self._made_handing() if reads_kubelet else None
+        self._runner = self._made_runner() if reads_kubelet else None
         self._n_events = 0
         self._news = anyio.Event()
 
@@ -121,8 +121,8 @@ class AgentApp:
                 everything.start_soon(self._pods.run)
                 if self._probes is not None:
                     everything.start_soon(self._probes.run)
-                if self._handing is not None:
-                    everything.start_soon(self._handing.run)
+                if self._runner is not None:
+                    everything.start_soon(self._runner.run)
                 for thread in threads:
                     thread.start()
                 await self._report()
@@ -161,8 +161,8 @@ class AgentApp:
             self._news = anyio.Event()
             effect = self.reporter.decide(time.monotonic())
             await self._say()
-            if self._handing is not None and (listed := self.reporter.listed) is not None:
-                self._handing.show(listed)
+            if self._runner is not None and (listed := self.reporter.listed) is not None:
+                self._runner.show(listed)
             if isinstance(effect, ReadNode):
                 await self._read()
             elif isinstance(effect, WriteNode):
@@ -210,9 +210,9 @@ class AgentApp:
 
     async def _take_events(self, events: list[Event]) -> None:
         self.reporter.pods_changed(events)
-        if self._handing is not None:
+        if self._runner is not None:
             self._node_pods.apply(events)
-            self._handing.pods_changed()
+            self._runner.pods_changed()
         self._news.set()
 
     def _note(self, key: str, value: str) -> None:
@@ -256,8 +256,8 @@ class AgentApp:
 
     # -- device plugins --------------------------------------------------------------------------------------
 
-    def _made_handing(self) -> Handing:
-        return Handing(
+    def _made_runner(self) -> PluginRunner:
+        return PluginRunner(
             self._settings.node_name,
             self._settings.kubelet,
             self._settings.plugins,

@@ -2,7 +2,7 @@
 
 Lives here: the calls (messages in, messages out: `Plugin`), and their gRPC server with its registration
 (`PluginServer`). Not here: choosing the set (`hand_off`), what a container gets with it (`outfit`), knowledge
-about the node (`handing`).
+about the node (`plugin_runner`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The report on the Node: which devices kubelet gave to which containers. Pure; format: model.device_report.
 
 A PodResources reading right after kubelet's start lacks pods that kubelet does not know yet; `is_whole`
-rejects such a reading. Called by `handing`.
+rejects such a reading. Called by `plugin_runner`.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from gangsched.journal.anonymising import Anonymising, Done, NotTheSame
 from gangsched.journal.directory import begin_empty, take_back
 from gangsched.journal.replaying import Divergence
 from gangsched.journal.segments import segments_at
-from gangsched.journal.unread import REPAIR
+from gangsched.journal.unreadable import REPAIR
 from gangsched.model.printable import clean, several
 
 _MIN_KEY = 16

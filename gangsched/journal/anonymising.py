@@ -36,7 +36,7 @@ from gangsched.journal.renaming import Renaming, walk
 from gangsched.journal.replaying import Divergence, Replay
 from gangsched.journal.segments import Reader, Segment, Stream, name_of
 from gangsched.journal.state import NotWritable, write_state
-from gangsched.journal.unread import Ended, empty_among, lost_after, starts_of
+from gangsched.journal.unreadable import Ended, empty_among, lost_after, starts_of
 from gangsched.journal.vocabulary import own_words, words_of_plugins
 from gangsched.model.dialects.dialect import GroupKey
 from gangsched.model.effects import Effect

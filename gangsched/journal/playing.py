@@ -15,7 +15,7 @@ from gangsched.journal.replaying import Divergence, Replay
 from gangsched.journal.segments import Reader, Segment, naming
 from gangsched.journal.stepping import Steps
 from gangsched.journal.times import time_text
-from gangsched.journal.unread import REPAIR, Ended, empty_among, lost_after, starts_of
+from gangsched.journal.unreadable import REPAIR, Ended, empty_among, lost_after, starts_of
 from gangsched.journal.watching import Watched
 from gangsched.model.printable import clean, several
 

@@ -17,11 +17,11 @@ import pytest
 from grpclib.client import Channel
 
 from gangsched.agent import device_plugin
-from gangsched.agent.handing import Handing
 from gangsched.agent.inventory import Listed
 from gangsched.agent.kubelet_api import deviceplugin_pb2 as plugin_pb2
 from gangsched.agent.kubelet_api.deviceplugin_grpc import DevicePluginStub
 from gangsched.agent.plan import NodePods, planned_pod
+from gangsched.agent.plugin_runner import PluginRunner
 from gangsched.agent.plugin_settings import (
     DeviceFileDocument,
     MountDocument,
@@ -72,16 +72,16 @@ class Node:
         self.events: list[RecordEvent] = []
         self.api: dict[str, Pod] = {}
         self.pods = NodePods()
-        self.handing = self._made(plugins)
+        self.runner = self._made(plugins)
 
-    def _made(self, plugins: tuple[PluginDocument, ...]) -> Handing:
+    def _made(self, plugins: tuple[PluginDocument, ...]) -> PluginRunner:
         async def record(event: RecordEvent) -> None:
             self.events.append(event)
 
         async def listed() -> tuple[object, ...]:
             return tuple(planned_pod(pod) for pod in self.api.values())
 
-        return Handing(
+        return PluginRunner(
             "n1",
             self.sockets.settings,
             plugins,
@@ -93,10 +93,10 @@ class Node:
 
     def hear(self, *events: Event) -> None:
         self.pods.apply(events)
-        self.handing.pods_changed()
+        self.runner.pods_changed()
 
     def show(self) -> None:
-        self.handing.show(self.listed)
+        self.runner.show(self.listed)
 
     def bound(self, name: str, *ids: str, resource: str = FPGA) -> Pod:
         limits: dict[str, str | int | float] = {resource: str(len(ids))}
@@ -128,7 +128,7 @@ async def node(directory: Path, *, shows_pods: bool = True) -> AsyncIterator[Nod
         made = Node(sockets)
         made.hear(KindSynced("pods"))
         async with anyio.create_task_group() as group:
-            group.start_soon(made.handing.run)
+            group.start_soon(made.runner.run)
             made.show()
             await made.registered()
             yield made
@@ -224,7 +224,7 @@ async def test_a_resource_may_be_an_existing_one_and_a_kubelet_that_calls_before
             return ()
 
         plugins = [PluginDocument(resource="nvidia.com/gpu", hand_off="count")]
-        handing = Handing(
+        runner = PluginRunner(
             "n1",
             sockets.settings,
             plugins,
@@ -234,8 +234,8 @@ async def test_a_resource_may_be_an_existing_one_and_a_kubelet_that_calls_before
             listed=listed,
         )
         async with anyio.create_task_group() as group:
-            group.start_soon(handing.run)
-            handing.show({"nvidia.com/gpu": {"GPU-1": Device("GPU-1")}})
+            group.start_soon(runner.run)
+            runner.show({"nvidia.com/gpu": {"GPU-1": Device("GPU-1")}})
             with anyio.fail_after(PATIENCE_S):
                 while "nvidia.com/gpu" not in sockets.clients:
                     await anyio.sleep(0.02)
@@ -275,7 +275,7 @@ async def test_a_numa_node_that_kubelets_message_cannot_carry_is_not_reported(di
         made = Node(sockets, (PluginDocument(resource=FPGA, tell_numa=True),))
         made.listed[FPGA] = {str(n): Device(str(n), numa=n) for n in (-1, 0, 2**63 - 1, 2**63, 10**30)}
         made.show()
-        shown, _ = made.handing.plugins[FPGA].listed()
+        shown, _ = made.runner.plugins[FPGA].listed()
         assert {one.ID: [node.ID for node in one.topology.nodes] for one in shown.devices} == {
             "-1": [],
             "0": [0],
@@ -315,10 +315,10 @@ async def test_an_agent_that_ends_leaves_the_sockets_of_the_one_that_has_followe
         async with anyio.create_task_group() as group:
             old_runs = anyio.create_task_group()
             async with old_runs:
-                old_runs.start_soon(old.handing.run)
+                old_runs.start_soon(old.runner.run)
                 old.show()
                 await old.registered()
-                group.start_soon(new.handing.run)
+                group.start_soon(new.runner.run)
                 new.show()
                 await new.registered(2)
                 clients = dict(sockets.clients)
@@ -342,11 +342,11 @@ async def test_of_two_agents_the_older_waits_for_the_newer_to_end_and_goes_on(
     async with serving(TestKubelet(Random(1)), directory) as sockets:
         old, new = Node(sockets), Node(sockets)
         async with anyio.create_task_group() as group:
-            group.start_soon(old.handing.run)
+            group.start_soon(old.runner.run)
             old.show()
             await old.registered()
             async with anyio.create_task_group() as new_runs:
-                new_runs.start_soon(new.handing.run)
+                new_runs.start_soon(new.runner.run)
                 new.show()
                 await new.registered(2)
                 clients = dict(sockets.clients)

@@ -18,11 +18,11 @@ from structlog.testing import capture_logs
 
 from gangsched.agent import channels, device_plugin
 from gangsched.agent.device_plugin import endpoint_of
-from gangsched.agent.handing import Handing
 from gangsched.agent.kubelet import Kubelet
 from gangsched.agent.kubelet_api import deviceplugin_pb2 as pb
 from gangsched.agent.kubelet_api.deviceplugin_grpc import DevicePluginStub
 from gangsched.agent.plan import NodePods
+from gangsched.agent.plugin_runner import PluginRunner
 from gangsched.agent.plugin_settings import KubeletDocument, PluginDocument
 from gangsched.agent.sources.pod_resources import PodResourcesSource
 from gangsched.model.effects import RecordEvent
@@ -79,12 +79,12 @@ async def test_a_kubelet_that_is_not_there_yet_is_waited_for(directory: Path) ->
         device_plugins=str(place), pod_resources=str(place / "resources.sock"), pods_api=""
     )
     plugins = [PluginDocument(resource=NIC, hand_off="count")]
-    handing = Handing(
+    runner = PluginRunner(
         "n1", settings, plugins, NodePods(), write_report=lambda text: None, record=record, listed=listed
     )
     async with anyio.create_task_group() as group:
-        group.start_soon(handing.run)
-        handing.show({})
+        group.start_soon(runner.run)
+        runner.show({})
         await anyio.sleep(4 * device_plugin.SOCKET_S)
         place.write_text("no directory at all")
         await anyio.sleep(4 * device_plugin.SOCKET_S)
@@ -136,14 +136,14 @@ async def test_many_calls_at_once_ask_kubelet_as_one_would(
     async with node(directory) as made:
         made.bound("due", "f0")
         n_asked, n_calls = 0, 60
-        given = made.handing._kubelet.given
+        given = made.runner._kubelet.given
 
         async def counted() -> object:
             nonlocal n_asked
             n_asked += 1
             return await given()
 
-        monkeypatch.setattr(made.handing._kubelet, "given", counted)
+        monkeypatch.setattr(made.runner._kubelet, "given", counted)
         async with anyio.create_task_group() as group:
             for _ in range(n_calls):
                 group.start_soon(allocate, directory, FPGA, "x")
@@ -239,7 +239,7 @@ async def test_a_kubelet_that_refuses_is_asked_less_and_less_often_and_its_succe
         with monkeypatch.context() as patched:
             patched.setattr(sockets, "register", refuse)
             async with anyio.create_task_group() as group:
-                group.start_soon(made.handing.run)
+                group.start_soon(made.runner.run)
                 made.show()
                 await anyio.sleep(20 * device_plugin.SOCKET_S)
                 assert 1 < n_refused < 8
@@ -275,7 +275,7 @@ async def test_pods_that_are_gone_are_not_taken_for_those_that_the_api_server_li
     async with node(directory, shows_pods=False) as made:
         made.bound("gone", "f2")
         made.api.clear()
-        known = await made.handing.look(again=True)
+        known = await made.runner.look(again=True)
         assert known.pods == ()
 
 

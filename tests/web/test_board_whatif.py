@@ -23,7 +23,7 @@ from gangsched.config import Settings
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError
 from gangsched.lab.sim.making import make_scheduler
-from gangsched.web.board.aside import AsideFailed, aside
+from gangsched.web.board.in_copy import CopyFailed, in_copy
 from gangsched.web.board.whatif import MAX_BYTES, NotNow, WhatIf
 from gangsched.whatif.cluster import Classes, read_class
 from tests.support.processes import PATIENCE_S
@@ -217,15 +217,15 @@ def pids() -> set[int]:
 
 async def test_a_copy_that_takes_too_long_is_ended_and_leaves_nothing() -> None:
     before, n_files = pids(), len(os.listdir("/proc/self/fd"))
-    with pytest.raises(AsideFailed, match=r"took longer than 0\.2 s"):
-        await aside(forever, limit_s=0.2)
+    with pytest.raises(CopyFailed, match=r"took longer than 0\.2 s"):
+        await in_copy(forever, limit_s=0.2)
     assert (pids(), len(os.listdir("/proc/self/fd"))) == (before, n_files)
 
 
 async def test_a_copy_that_is_given_up_is_ended() -> None:
     before = pids()
     with anyio.move_on_after(0.1):
-        await aside(forever, limit_s=30.0)
+        await in_copy(forever, limit_s=30.0)
     assert pids() == before
 
 
@@ -236,7 +236,7 @@ async def test_what_a_copy_does_is_not_done_here() -> None:
         kept.append(1)
         return str(len(kept)).encode()
 
-    assert (await aside(change, limit_s=10.0)).body == b"1"
+    assert (await in_copy(change, limit_s=10.0)).body == b"1"
     assert kept == []
 
 
@@ -244,18 +244,18 @@ async def test_a_copy_has_no_file_but_its_answer_and_bounded_memory() -> None:
     def files() -> bytes:
         return " ".join(sorted(os.listdir("/proc/self/fd"))).encode()
 
-    assert (await aside(files, limit_s=10.0)).body.split() == [b"0", b"1", b"2", b"3", b"4"]
-    with pytest.raises(AsideFailed, match="more memory"):
-        await aside(lambda: bytes(4 * 2**30), limit_s=10.0)
+    assert (await in_copy(files, limit_s=10.0)).body.split() == [b"0", b"1", b"2", b"3", b"4"]
+    with pytest.raises(CopyFailed, match="more memory"):
+        await in_copy(lambda: bytes(4 * 2**30), limit_s=10.0)
 
 
 async def test_a_fault_in_a_copy_is_reported() -> None:
-    with pytest.raises(AsideFailed, match="ZeroDivisionError"):
-        await aside(lambda: b"%d" % (1 // 0), limit_s=10.0)
-    with pytest.raises(AsideFailed, match="without an answer"):
-        await aside(lambda: os.abort(), limit_s=10.0)
-    with pytest.raises(AsideFailed, match="longer than 16 MiB"):
-        await aside(lambda: bytes(20 * 2**20), limit_s=10.0)
+    with pytest.raises(CopyFailed, match="ZeroDivisionError"):
+        await in_copy(lambda: b"%d" % (1 // 0), limit_s=10.0)
+    with pytest.raises(CopyFailed, match="without an answer"):
+        await in_copy(lambda: os.abort(), limit_s=10.0)
+    with pytest.raises(CopyFailed, match="longer than 16 MiB"):
+        await in_copy(lambda: bytes(20 * 2**20), limit_s=10.0)
 
 
 # -- the port -----------------------------------------------------------------------------------------------

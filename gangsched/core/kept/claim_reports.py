@@ -118,9 +118,9 @@ class ClaimReports:
                     given[row] += own
                     n += own
                 if n:
-                    yield f"{amount_text(lack.resource, n)} {lack.resource} {self._whose(claim)}."
+                    yield f"{amount_text(lack.resource, n)} {lack.resource} {self._holder_text(claim)}."
 
-    def _whose(self, claim: StartClaim) -> str:
+    def _holder_text(self, claim: StartClaim) -> str:
         of = claim.unit[0]
         name = f"are kept for {marked('gang' if of.is_gang else 'pod', [str(of.key)])}"
         if claim.reported_promise:

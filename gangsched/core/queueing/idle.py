@@ -200,15 +200,15 @@ class IdleOfQueues:
         claims = [one for one in claims if one.held]  # a claim whose members are all gone is about to end
         held = self._room.held(claims)
         amounts = held.amounts(columns)
-        whose = self._whose(book, claims)
+        member_queues = self._member_queues(book, claims)
         self._kept = []
-        for queue in dict.fromkeys(whose):
-            own = np.flatnonzero(np.array([one == queue for one in whose]))
+        for queue in dict.fromkeys(member_queues):
+            own = np.flatnonzero(np.array([one == queue for one in member_queues]))
             self._kept.append(_KeptFor(queue, amounts.subset(own).by_row(n_rows, held.rows[own])))
         self._rows = np.zeros(n_rows, dtype=np.bool_)
         self._rows[held.rows] = True
 
-    def _whose(self, book: QueueBook, claims: Sequence[StartClaim]) -> list[str]:
+    def _member_queues(self, book: QueueBook, claims: Sequence[StartClaim]) -> list[str]:
         """The queue of each member on an existing node: gangs of one claim may be in several queues."""
         found = []
         for claim in claims:

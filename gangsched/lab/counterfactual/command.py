@@ -20,7 +20,7 @@ from gangsched.flags import add_plugin_flag
 from gangsched.journal.records import Reconfigured, Start
 from gangsched.journal.replaying import check_plugins
 from gangsched.journal.segments import segments_at
-from gangsched.journal.unread import REPAIR
+from gangsched.journal.unreadable import REPAIR
 from gangsched.lab.counterfactual.answer import Question, answer
 from gangsched.lab.counterfactual.day import Day
 from gangsched.lab.counterfactual.gangs import MAX_ADDED

@@ -15,7 +15,7 @@ from gangsched.errors import ConfigError, ParseError
 from gangsched.journal.records import End, Reconfigured, Record, Start, State, Turn, read_events
 from gangsched.journal.replaying import Replay
 from gangsched.journal.segments import Reader, Segment, naming
-from gangsched.journal.unread import Ended, empty_among, lost_after, starts_of
+from gangsched.journal.unreadable import Ended, empty_among, lost_after, starts_of
 from gangsched.lab.counterfactual.day import Day, OtherEvent
 from gangsched.lab.counterfactual.lives import Lives
 from gangsched.lab.sim.world.store import KINDS

@@ -1,6 +1,6 @@
 """What-if in the dashboard: where the job in a YAML text would go if it were submitted now.
 
-Lives here: the request's bounds, one question at a time, what the copy of the process does with it (aside).
+Lives here: the request's bounds, one question at a time, what the copy of the process does with it (in_copy).
 Not here: HTTP (pages), the trial itself (gangsched.whatif). It uses the scheduler's state, not the API
 server's, so that reserved but unbound pods count. Nothing is written.
 """
@@ -17,7 +17,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ApiError, ConfigError
 from gangsched.model.events import LeadershipGained
 from gangsched.snapshot import Snapshot
-from gangsched.web.board.aside import AsideFailed, Found, aside
+from gangsched.web.board.in_copy import CopyFailed, Found, in_copy
 from gangsched.whatif.cluster import Classes, Cluster
 from gangsched.whatif.files import read_documents
 from gangsched.whatif.manifests import kinds_of, read_manifests
@@ -73,10 +73,10 @@ class WhatIf:
         self._is_busy = True
         try:
             cluster = Cluster(await self._priorities())
-            return await aside(lambda: self._computed(asked, cluster), limit_s=self._limit_s)
+            return await in_copy(lambda: self._computed(asked, cluster), limit_s=self._limit_s)
         except ApiError as error:
             raise NotNow(503, f"the PriorityClasses cannot be read: {error}") from None
-        except AsideFailed as error:
+        except CopyFailed as error:
             raise NotNow(503, f"no answer: {error}; `gangsched whatif` asks the API server instead") from None
         finally:
             self._is_busy = False
@@ -88,7 +88,7 @@ class WhatIf:
         core.shared.become_copy(allow_eviction=asked.preempt)
         core.handle([LeadershipGained()], now_s)  # so a standby answers as a leader would
         if not core.is_synced:
-            raise AsideFailed("the scheduler has not read the whole cluster yet")
+            raise CopyFailed("the scheduler has not read the whole cluster yet")
         snapshot = snapshot_of(core)
         documents = read_documents([(_SOURCE, asked.yaml)])
         manifests = read_manifests(documents, kinds_of(core), cluster, namespace=asked.namespace)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gangsched.errors import ConfigError, ParseError
 from gangsched.journal.segments import segments_at
-from gangsched.journal.unread import REPAIR
+from gangsched.journal.unreadable import REPAIR
 from gangsched.lab.bench.queueing.jobs import Job
 from gangsched.lab.bench.workload import RESOURCE
 from gangsched.lab.counterfactual.day import Life

@@ -34,7 +34,7 @@ _STRANGE_S = 60.0
 _MAX_MISMATCHES = 64
 
 
-class Handing:
+class PluginRunner:
     """All plugins of one node, and kubelet's own choices for other plugins' resources.
 
     write_report: called with the annotation's new value when it changes; record: takes an Event for the API

@@ -24,7 +24,7 @@ MAX_ANSWER = 16 * 2**20
 _DONE, _REFUSED, _FAILED = b"\x00", b"\x01", b"\x02"
 
 
-class AsideFailed(Exception):
+class CopyFailed(Exception):
     """There is no answer; the message says why, for people."""
 
 
@@ -35,8 +35,8 @@ class Found(NamedTuple):
     copied_s: float
 
 
-async def aside(compute: Callable[[], bytes], *, limit_s: float) -> Found:
-    """Returns what `compute` returns in a copy of this process. Raises: its ConfigError; AsideFailed."""
+async def in_copy(compute: Callable[[], bytes], *, limit_s: float) -> Found:
+    """Returns what `compute` returns in a copy of this process. Raises: its ConfigError; CopyFailed."""
     receiving, sending = os.pipe()
     began_s = time.thread_time()
     try:
@@ -44,7 +44,7 @@ async def aside(compute: Callable[[], bytes], *, limit_s: float) -> Found:
     except OSError as error:
         os.close(receiving)
         os.close(sending)
-        raise AsideFailed(f"there is no room for it now: {error.strerror}") from None
+        raise CopyFailed(f"there is no room for it now: {error.strerror}") from None
     if not pid:
         write_and_end(partial(_answer, compute), sending, limit_s)
     copied_s = time.thread_time() - began_s
@@ -59,16 +59,16 @@ async def aside(compute: Callable[[], bytes], *, limit_s: float) -> Found:
         with anyio.CancelScope(shield=True), contextlib.suppress(ChildProcessError):
             await anyio.to_thread.run_sync(os.waitpid, pid, 0)
     if limit.cancelled_caught:
-        raise AsideFailed(f"it took longer than {limit_s:g} s")
+        raise CopyFailed(f"it took longer than {limit_s:g} s")
     if body[:1] == _REFUSED:
         raise ConfigError(body[1:].decode(errors="replace"))
     if body[:1] != _DONE:
-        raise AsideFailed(body[1:].decode(errors="replace") or "it ended without an answer")
+        raise CopyFailed(body[1:].decode(errors="replace") or "it ended without an answer")
     return Found(body[1:], copied_s)
 
 
 async def _received(pipe: int) -> bytes:
-    """Reads all that the copy writes until it closes the pipe. Raises: AsideFailed."""
+    """Reads all that the copy writes until it closes the pipe. Raises: CopyFailed."""
     os.set_blocking(pipe, False)
     loop, parts, n = asyncio.get_running_loop(), list[bytes](), 0
     ready = asyncio.Event()
@@ -85,7 +85,7 @@ async def _received(pipe: int) -> bytes:
                 return b"".join(parts)
             n += len(part)
             if n > MAX_ANSWER:
-                raise AsideFailed(f"its answer is longer than {MAX_ANSWER // 2**20} MiB")
+                raise CopyFailed(f"its answer is longer than {MAX_ANSWER // 2**20} MiB")
             parts.append(part)
     finally:
         loop.remove_reader(pipe)
@@ -97,7 +97,7 @@ def _answer(compute: Callable[[], bytes]) -> tuple[bytes, int]:
         return _DONE + compute(), 0
     except ConfigError as error:
         return _REFUSED + str(error).encode(errors="replace"), 0
-    except AsideFailed as error:
+    except CopyFailed as error:
         return _FAILED + str(error).encode(errors="replace"), 0
     except MemoryError:
         return _FAILED + b"it needs more memory than it may have here", 0
