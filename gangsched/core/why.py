@@ -1,4 +1,4 @@
-"""Reasons as values, and the words that each is told in.
+"""Reasons as values, and the words for each.
 
 A reason is kept as what it names (nodes, members, devices, amounts, other groups), and becomes text only
 where it leaves the core: in a condition, an event, an answer of `explain`. What decides, explains or judges
@@ -29,7 +29,7 @@ KEPT_FOR = "kept for groups that are promised room or have been passed as often 
 
 
 class Because(msgspec.Struct, frozen=True):
-    """A reason of ours; as text it is told in words, with the names in it marked."""
+    """A reason of ours; its text is a sentence with the names in it marked."""
 
 
 Why = Because | str
@@ -61,7 +61,7 @@ def is_about(why: Why, *kinds: type[Because]) -> bool:
 
 
 class Several(Because, frozen=True):
-    """Reasons told one after the other."""
+    """Reasons, one after the other."""
 
     parts: tuple[Why, ...]
 
@@ -143,11 +143,11 @@ class UntoleratedTaint(Because, frozen=True):
     effect: str = ""
 
     def __str__(self) -> str:
-        told = "node(s) had untolerated taint(s)"
+        text = "node(s) had untolerated taint(s)"
         if not self.key:
-            return told
+            return text
         value = f"={self.value}" if self.value else ""
-        return f"{told} {{{self.key}{value}:{self.effect}}}"
+        return f"{text} {{{self.key}{value}:{self.effect}}}"
 
 
 class Excluded(Because, frozen=True):
@@ -168,8 +168,8 @@ class NodesExcluded(Because, frozen=True):
     by: tuple[Excluded, ...]
 
     def __str__(self) -> str:
-        told = ", ".join(map(str, self.by))
-        return f"0/{self.n_nodes} nodes are available" + (f": {told}." if told else ".")
+        text = ", ".join(map(str, self.by))
+        return f"0/{self.n_nodes} nodes are available" + (f": {text}." if text else ".")
 
 
 class FewFit(Because, frozen=True):
@@ -300,14 +300,14 @@ class HeldUntil(Because, frozen=True):
     n_more: int
 
     def __str__(self) -> str:
-        told: list[str] = []
+        parts: list[str] = []
         for one in self.by:
             amount = amount_text(self.resource, one.amount)
-            what = amount if told else f"holds {amount} {self.resource}"
-            told.append(f"{marked(one.kind, [one.name])} {what} until {minute(one.ends)} ({one.how})")
+            what = amount if parts else f"holds {amount} {self.resource}"
+            parts.append(f"{marked(one.kind, [one.name])} {what} until {minute(one.ends)} ({one.how})")
         if self.n_more:
-            told.append(f"{self.n_more} more have a known end")
-        return "; ".join(told) + "."
+            parts.append(f"{self.n_more} more have a known end")
+        return "; ".join(parts) + "."
 
 
 class QueueFull(Because, frozen=True):
@@ -343,16 +343,16 @@ class MembersMissing(Because, frozen=True):
     more: str
 
     def __str__(self) -> str:
-        told = f"gang {self.gang} waits for members: {self.n_existing} of {self.n_needed} exist"
+        text = f"gang {self.gang} waits for members: {self.n_existing} of {self.n_needed} exist"
         gated = f", {self.n_gated} more are gated" if self.n_gated else ""
-        return f"{told}{gated}{self.roles}{self.more}"
+        return f"{text}{gated}{self.roles}{self.more}"
 
 
 def named(amounts: Mapping[str, int | str]) -> str:
     """ "a (16), b (8), 2 more"."""
-    told = [f"{name} ({n})" if len(amounts) > 1 else name for name, n in islice(amounts.items(), MAX_NAMED)]
-    more = len(amounts) - len(told)
-    return ", ".join(told) + (f", {more} more" if more else "")
+    parts = [f"{name} ({n})" if len(amounts) > 1 else name for name, n in islice(amounts.items(), MAX_NAMED)]
+    more = len(amounts) - len(parts)
+    return ", ".join(parts) + (f", {more} more" if more else "")
 
 
 def minute(at: datetime) -> str:
@@ -466,8 +466,8 @@ class NoVictims(Because, frozen=True):
             (self.n_helpful, "No preemption victims found for incoming pod"),
             (self.n_nodes - self.n_helpful, "Preemption is not helpful for scheduling"),
         ]
-        told = ", ".join(f"{n} {why}" for n, why in counts if n)
-        return f"0/{self.n_nodes} nodes are available: {told}."
+        text = ", ".join(f"{n} {why}" for n, why in counts if n)
+        return f"0/{self.n_nodes} nodes are available: {text}."
 
 
 class EvenWithAllGone(Because, frozen=True):

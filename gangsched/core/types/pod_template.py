@@ -258,8 +258,8 @@ def unsupported(spec: PodSpec) -> Why:
     Placing it anyway would break a guarantee that its user expects.
     """
     if spec.resource_claims:
-        told = "spec.resourceClaims: claims of dynamic resource allocation are not supported (yet)"
-        return NotDoneYet(told)
+        text = "spec.resourceClaims: claims of dynamic resource allocation are not supported (yet)"
+        return NotDoneYet(text)
     if spec.not_understood:
         return spec.not_understood
     if spec.workload_ref:
@@ -272,8 +272,8 @@ def unsupported(spec: PodSpec) -> Why:
 
 
 def _of_share(pod: Pod, requests: Iterable[str]) -> Why:
-    told = refused_share(pod.metadata.annotations, requests)
-    return NotDoneYet(told) if told else ""
+    text = refused_share(pod.metadata.annotations, requests)
+    return NotDoneYet(text) if text else ""
 
 
 def _signed_volumes(pod: Pod) -> list[object]:
