@@ -31,8 +31,8 @@ class Restarts:
     since."""
 
     others_write: ClassVar[bool] = False
-    """Whether another process may have marked a gang as bound in part meanwhile: marks are not fenced. Who
-    leads puts it right as soon as it sees it, and may die before."""
+    """Whether another process may have marked a gang as bound in part meanwhile: marks are not fenced. The
+    leader corrects it as soon as it sees it, and may die before."""
 
     def __init__(self) -> None:
         self._started: dict[Gang, frozenset[str]] = {}
