@@ -38,6 +38,7 @@ from gangsched.plugins import IN_TREE
 from gangsched.web.access import ADDRESSES_WORTH, STRANGERS_A_SECOND
 from tests.docs import claim_scene, meanings, metrics_table, queues_scene, shapes, walk, what_if
 from tests.docs.pages import DOCS, ROOT
+from tests.house.walk import files, traced
 
 # Not opened up: kube-scheduler's own shapes, told in words, and what is told once for `all`.
 _CLOSED = {"profiles[].plugins", "plugins[].each", "plugins[].byDevice"}
@@ -343,7 +344,8 @@ def pages() -> dict[Path, str]:
             raise LookupError(f"{path}: the comments {begin.strip()} and {end} are missing")
         # The empty lines are for the site's Markdown, which takes a table only after one.
         found[path] = f"{before}{begin}\n{make()}\n{end}{after}"
-    found[DOCS / "walk.svg"] = walk.picture()
+    followed = traced()
+    found[DOCS / "walk.svg"] = walk.picture(len(followed.hops), len(files(followed.hops)))
     found[DOCS / "claim.svg"] = claim_scene.picture(claim_scene.scene())
     found[DOCS / "queues.svg"] = queues_scene.picture(queues_scene.scene())
     found[DOCS / "counterfactual.svg"] = what_if.shown().svg

@@ -50,8 +50,8 @@ _COLUMNS = (
 )
 
 
-def picture() -> str:
-    """The three columns, with arrows along the walk."""
+def picture(n_hops: int, n_files: int) -> str:
+    """The three columns, with arrows along the walk, and how long it is in all."""
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
         'font-family="system-ui, sans-serif">',
@@ -85,6 +85,10 @@ def picture() -> str:
     last, below = 18 + 2 * _COLUMN + 40, _y(_ROWS - 1) + _BOX_H + 8
     parts.append(
         _arrow(f"M{last} {_y(len(OUT) - 1) + _BOX_H} V{below} H58 V{_y(len(IN) - 1) + _BOX_H}", dashed=True)
+    )
+    parts.append(
+        f'<text x="{_WIDTH - 18}" y="{_HEIGHT - 16}" text-anchor="end" font-size="12" fill="#555">'
+        f"the whole walk: {n_hops} calls from file to file, between {n_files} files</text>"
     )
     return "\n".join((*parts, "</svg>")) + "\n"
 

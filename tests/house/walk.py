@@ -7,9 +7,9 @@ bytes of its first Binding go to the socket.
 A hop is a call from a function in one file to a function in another; the same hop again (for the next pod) is
 the same hop. What the event loop joins (the inbox, a socket) is no call and no hop.
 
-The walk is what leads from one moment to the next at which something becomes of the gang (MOMENTS): the calls
-that are open at such a moment. All other calls come back with an answer and lead nowhere: they are what is
-looked up by the way, and counted apart.
+The walk is counted whole: every hop, and every file that one leads to, is what a reader has to follow.
+Some hops lead on, from one moment at which something becomes of the gang to the next (MOMENTS): the calls
+that are open at such a moment. The others come back with an answer.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ class Tracer:
 
     def __init__(self) -> None:
         self.hops: dict[Hop, None] = {}
+        self.leading: dict[Hop, None] = {}
         self.moments: dict[Place, None] = {}
         self.places: dict[Place, None] = {}
-        self.by_the_way: dict[Hop, None] = {}
         self.returns: dict[tuple[str, ...], None] = {}
         self.is_on = False
         self._places: dict[CodeType, Place | None] = {}
@@ -100,14 +100,14 @@ class Tracer:
             return
         stack = [callee, *self._callers(frame)]
         if len(stack) > 1 and stack[1].file != callee.file:
-            self.by_the_way.setdefault(Hop(stack[1], callee))
+            self.hops.setdefault(Hop(stack[1], callee))
         if callee in MOMENTS:
             self.moments.setdefault(callee)
             self.places.update(dict.fromkeys(reversed(stack)))
             self.returns.update(dict.fromkeys(_returns(stack[::-1])))
             for caller, called in pairwise(reversed(stack)):
                 if caller.file != called.file:
-                    self.hops.setdefault(Hop(caller, called))
+                    self.leading.setdefault(Hop(caller, called))
 
     def _callers(self, frame: FrameType) -> Iterator[Place]:
         back = frame.f_back
@@ -119,21 +119,17 @@ class Tracer:
 
 
 class Walk(NamedTuple):
-    """Each in the order of the first call. places: the functions that it leads through.
+    """Each in the order of the first call. leading: the hops that lead on; places: the functions that these
+    lead through.
 
-    returns: where it leads back into a file that it had left: that file, those between, and it again.
+    returns: where they lead back into a file that they had left: that file, those between, and it again.
     """
 
     hops: list[Hop]
+    leading: list[Hop]
     moments: list[Place]
     places: list[Place]
-    by_the_way: list[Hop]
     returns: list[tuple[str, ...]]
-
-    @property
-    def files(self) -> list[str]:
-        """Of the walk, in order."""
-        return _files(self.hops)
 
 
 def traced() -> Walk:
@@ -141,13 +137,7 @@ def traced() -> Walk:
     tracer = Tracer()
     with structlog.testing.capture_logs(), virtual_time() as loop:
         loop.run_until_complete(_run(loop, tracer))
-    return Walk(
-        [*tracer.hops],
-        [*tracer.moments],
-        [*tracer.places],
-        [hop for hop in tracer.by_the_way if hop not in tracer.hops],
-        [*tracer.returns],
-    )
+    return Walk([*tracer.hops], [*tracer.leading], [*tracer.moments], [*tracer.places], [*tracer.returns])
 
 
 def _returns(stack: list[Place]) -> Iterator[tuple[str, ...]]:
@@ -157,7 +147,8 @@ def _returns(stack: list[Place]) -> Iterator[tuple[str, ...]]:
             yield tuple(files[first : files.index(file, first + 1) + 1])
 
 
-def _files(hops: Iterable[Hop]) -> list[str]:
+def files(hops: Iterable[Hop]) -> list[str]:
+    """Returns those that the hops leave or enter, in order."""
     return [*dict.fromkeys(place.file for hop in hops for place in hop)]
 
 
@@ -226,12 +217,13 @@ def _pod(k: int) -> dict[str, Any]:
 
 
 def report(walk: Walk) -> Iterator[str]:
-    """The hops in order, then the sums."""
-    for n, (caller, callee) in enumerate(walk.hops, 1):
-        yield f"{n:3} {caller.file} {caller.name} -> {callee.file} {callee.name}"
-    yield f"{len(walk.hops)} hops, {len(walk.files)} files"
-    more = [file for file in _files(walk.by_the_way) if file not in walk.files]
-    yield f"by the way: {len(walk.by_the_way)} hops, {len(more)} more files"
+    """The hops in order, with a mark where one leads on, then the sums."""
+    leading = {*walk.leading}
+    for n, hop in enumerate(walk.hops, 1):
+        mark = "*" if hop in leading else " "
+        yield f"{n:3}{mark} {hop.caller.file} {hop.caller.name} -> {hop.callee.file} {hop.callee.name}"
+    yield f"{len(walk.hops)} hops between {len(files(walk.hops))} files"
+    yield f"* leads on: {len(walk.leading)} hops, {len(files(walk.leading))} files"
 
 
 def main(write: Callable[[str], None] = print) -> None:
