@@ -165,6 +165,7 @@ from gangsched.core.framework.supports import (
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.placement import Placement
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.why import Because, Why
 from gangsched.errors import ApiError, GangschedError
 from gangsched.model.objects import Node, Pod
 from gangsched.model.printable import marked
@@ -183,6 +184,7 @@ __all__ = [
     "AdmitPlugin",
     "AdmitWithoutPlugin",
     "ApiError",
+    "Because",
     "BindPlugin",
     "BoolArray",
     "CapacityPlugin",
@@ -269,6 +271,7 @@ __all__ = [
     "SupportsUsageLabels",
     "SupportsWatches",
     "Trial",
+    "Why",
     "marked",
     "pod_requests",
 ]
