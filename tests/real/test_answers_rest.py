@@ -278,7 +278,7 @@ def test_no_scheduler_runs_and_nobody_serves_the_name(cluster: AskedCluster) -> 
     cluster.gang("wrong", pods=2, gpus=1, scheduler="gangshed")
     told = cluster.told("wrong", "'gangshed'", "did you mean gangsched?", "correct spec.schedulerName")
     assert told.code == 1
-    shown("Nobody serves its schedulerName", told)
+    shown("No scheduler serves its schedulerName", told)
     cluster.schedule()
     cluster.whole("train")
     told = cluster.told("wrong", "'gangshed'", "did you mean gangsched?", "correct spec.schedulerName")

@@ -135,4 +135,4 @@ def test_ids_are_required_and_nobody_lists_devices(cluster: AskedCluster) -> Non
         "agent",
         condition=f"node(s) did not list their {GPU}",
     )
-    shown("IDs are required, and nobody lists devices", told)
+    shown("IDs are required, and no agent lists devices", told)
