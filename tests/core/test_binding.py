@@ -42,6 +42,17 @@ def test_one_write_carries_node_devices_gang_rank_and_attempt() -> None:
     assert len(c.effects) == 4  # three Bindings and one event: nothing else is written
 
 
+def test_a_pod_that_has_run_and_failed_before_its_bind_is_answered_names_its_node() -> None:
+    c = cluster(nodes=1)
+    c.answer = lambda bind: "hold"
+    c.submit(make_pod("a", gpus=1)).run()
+    [bind] = c.held_binds
+    c.commit(bind)
+    c.phase("a", "Failed").tell(ev.BindSucceeded(bind.uid, bind.attempt)).run()
+    [event] = c.all(ef.RecordEvent)
+    assert event.message == "Successfully assigned d/a to n0"
+
+
 @pytest.mark.parametrize("is_seen", [False, True], ids=["the bind is not seen yet", "the bind has been seen"])
 def test_a_version_without_a_node_frees_no_device(*, is_seen: bool) -> None:
     """Not even where its number says that it is newer than the bind."""

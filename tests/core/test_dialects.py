@@ -307,3 +307,30 @@ def test_a_group_label_without_a_number_is_refused_with_what_to_write(label: str
     c = cluster().submit(*(make_pod(f"a-{k}", labels={label: "a"}) for k in range(2))).run()
     assert c.untouched("a")
     assert f"the label {label} alone does not say how many pods start together" in c.said("a-0")
+
+
+def test_a_gang_that_is_corrected_has_its_turn_before_a_younger_one() -> None:
+    """What was wrong was never tried, so correcting it is no failed attempt and costs no backoff."""
+    c = cluster(nodes=1)
+    spec = {"minMember": 2, "queue": "q"}
+    c.object("kai", make_pod_group("a", spec={**spec, "newPolicy": {"mode": "x"}}))
+    marks = {"kai.scheduler/queue": "q"}
+    own = {"pod-group-name": "a"}
+    c.submit([make_pod(f"a-{k}", gpus=4, annotations=own, labels=marks) for k in range(2)]).run()
+    assert "newPolicy" in c.said("a-0")
+    c.wait(0.2).object("kai", make_pod_group("a", spec=spec))
+    c.submit(make_pod("younger", gpus=8)).run()
+    assert c.placed("a")
+    assert not c.pod("younger").spec.node_name
+
+
+def test_a_gang_that_is_wrong_as_written_takes_no_turn_when_others_change() -> None:
+    c = cluster(nodes=1)
+    c.object("kai", make_pod_group("a", spec={"minMember": 2, "queue": "q", "newPolicy": {"mode": "x"}}))
+    own, marks = {"pod-group-name": "a"}, {"kai.scheduler/queue": "q"}
+    c.submit([make_pod(f"a-{k}", gpus=4, annotations=own, labels=marks) for k in range(2)]).run()
+    state, moves = c.state("a"), len(c.group("a").moves)
+    for k in range(3):
+        c.wait(30.0).object("kai", make_pod_group(f"b{k}", spec={"minMember": 2, "queue": "q"}))
+        c.node(make_node(f"more-{k}", gpus=8))
+    assert (c.state("a"), len(c.group("a").moves)) == (state, moves)

@@ -169,6 +169,8 @@ class Cluster:
                 assert not broken, broken
                 self.received.promise(effect)
                 self._bind(effect)
+            elif isinstance(effect, ef.GetPod):
+                self.received.note_sent(effect, None)
             elif isinstance(effect, ef.RunHook):
                 status = self.hook(effect)
                 if status is None:

@@ -141,7 +141,7 @@ class Reconciler:
                     return
             if group.state is not GroupState.UNSCHEDULABLE or group.why != group.problem:
                 group.rejected_by = (("GangScheduling", None),)
-                queue.reject(group, Cause.PROBLEM, now_s)
+                queue.set_aside(group, Cause.PROBLEM, now_s)
             self._reporter.rejected(group, group.problem)  # also for members that came later
             group.why = group.problem
             return

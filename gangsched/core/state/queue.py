@@ -229,10 +229,15 @@ class SchedulingQueue:
         group.failure += 1
         group.backoff_until_s = now_s + self.backoff_s(group.failure)
         missed = self._missed.get(group.key)
-        self.park(group, cause, now_s + self._flush_s)
-        self._unschedulable[group.key] = group
+        self.set_aside(group, cause, now_s)
         if missed and self._waking.cured_by(missed).may_cure(group):
             self.wake(group, Cause.CURED, now_s)
+
+    def set_aside(self, group: Group, cause: Cause, now_s: float) -> None:
+        """Keeps a group out of line as unschedulable. By itself it is no failed attempt: a gang refused as it
+        is written has not been tried, and has its turn as soon as it is corrected."""
+        self.park(group, cause, now_s + self._flush_s)
+        self._unschedulable[group.key] = group
 
     def back_off(self, group: Group, cause: Cause, now_s: float) -> None:
         """Records a failed attempt that time alone may cure: tried again when its backoff is over."""
@@ -277,7 +282,8 @@ class SchedulingQueue:
         if not new:
             return
         cures = self._waking.cured_by(new)
-        for group in [group for group in self._unschedulable.values() if cures.may_cure(group)]:
+        waits = [group for group in self._unschedulable.values() if not group.problem]
+        for group in [group for group in waits if cures.may_cure(group)]:
             self.wake(group, Cause.CURED, now_s)
         news = [group for group in preempting if cures.is_news(group)]
         if waiting or news:

@@ -113,7 +113,9 @@ class Reporter:
         else:
             info = group.first()
             if info is not None:
-                message = f"Successfully assigned {info.pod.key} to {info.node_name}"
+                message = (
+                    f"Successfully assigned {info.pod.key} to {info.node_name or info.pod.spec.node_name}"
+                )
                 self.event(group, "Normal", "Scheduled", "Binding", message)
 
     def progressed(self, group: Group) -> None:

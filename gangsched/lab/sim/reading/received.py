@@ -93,6 +93,8 @@ class Received:
         """UIDs of pods that say something about their node or their neighbours."""
         self.reports: set[str] = set()
         """Names of nodes that have ever reported what their links have left."""
+        self.reads: set[str] = set()
+        """UIDs of pods of which a read was requested that is not answered: the scheduler ignores others."""
         self.bind_hooks: dict[int, str] = {}
         """UIDs that Bind plugins were asked to bind, by ticket."""
 
@@ -115,6 +117,7 @@ class Received:
         self.promised.end(uid)
         self.unshown.end(uid)
         self.answered.discard(uid)
+        self.reads.discard(uid)
 
     def _group(self, event: ev.PodGroupAdded | ev.PodGroupUpdated) -> None:
         self.groups[_named(event)] = event.item
@@ -158,6 +161,10 @@ class Received:
     def _read(self, event: ev.PodRead | ev.PodBumped) -> None:
         if isinstance(event, ev.PodBumped):
             self.n_settled[event.uid] += 1
+        elif event.uid not in self.reads:
+            return
+        else:
+            self.reads.discard(event.uid)
         known = self.pods.get(event.uid)  # without one it is gone, and the answer is old
         if event.pod is not None and known is not None and not known.spec.node_name:
             self._see(event.pod)  # else the watch shows what comes after that
@@ -187,7 +194,7 @@ class Received:
                 self._held.put(Claim(uid, pod.spec.node_name, pod_asks(pod.spec), ids_of(pod), rank))
 
     def note_sent(self, effect: ef.Effect, bind: ef.BindPod | None) -> None:
-        """Notes what is on its way: a bind, or a bump, until whose answer an earlier bind may still land.
+        """Notes what is on its way: a bind, a read, or a bump, until whose answer an earlier bind may land.
 
         bind: the bind in the effect, if there is one.
         """
@@ -195,6 +202,8 @@ class Received:
             self.promise(bind)
             if isinstance(effect, ef.RunHook):
                 self.bind_hooks[effect.ticket] = bind.uid
+        elif isinstance(effect, ef.GetPod):
+            self.reads.add(effect.uid)
         elif isinstance(effect, ef.BumpPod) and effect.uid not in self.promised.by_uid:
             pod, claim = self.pods.get(effect.uid), self.sent.get(effect.uid)
             if pod is not None and claim is not None and not pod.spec.node_name:

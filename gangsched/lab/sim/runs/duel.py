@@ -227,6 +227,8 @@ class Replica:
             bind = as_bind(effect)
             if bind is not None:
                 self._duel.sent.setdefault(bind.uid, []).append(replace(bind, resource_version=""))
+            else:
+                self.received.note_sent(effect, None)
             if self.fence is not None and not self.fence.holds_back(effect, self._deliver):
                 self.api.carry_out(effect)
 
