@@ -1,6 +1,7 @@
 """Why a group that waits for room does not fit now, and which nodes come closest.
 
-Runs the cycle once more on a Trial, without trying further orders; writes nothing. Called by core.explain.
+Asks what decides (core.groups.placer) once more, without trying further orders; writes nothing. Called by
+core.explain.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import msgspec
 import numpy as np
 
 from gangsched.config.queueing import QueueingSettings
-from gangsched.core.cycle.cycle import run_cycle
 from gangsched.core.cycle.near_names import near_names
 from gangsched.core.cycle.shortage import Lack, lack_sentences, lacks, n_too_many
 from gangsched.core.explain_cures import cures, refused, why_refused
@@ -23,7 +23,6 @@ from gangsched.core.explain_owed import Owed
 from gangsched.core.explain_queues import at_limit, names_wrong_queue
 from gangsched.core.explain_sets import kept_out_by_set, not_ready
 from gangsched.core.framework.plan import FitError, Plan, Shortage
-from gangsched.core.framework.profile import Demand
 from gangsched.core.kept.claim_reports import latest_end
 from gangsched.core.queueing.expected_ends import ExpectedEnds
 from gangsched.core.queueing.walltimes import Walltimes
@@ -31,7 +30,6 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState
-from gangsched.core.types.needed import needed_first
 from gangsched.core.why import together
 from gangsched.model.printable import clean, marked, several
 from gangsched.model.resources import amount_text
@@ -208,20 +206,9 @@ def _tried(scheduler: Scheduler, group: Group) -> Plan | FitError | str:
         return "No member is pending."
     others = shared.start_together.starting_with(group)
     unit = [group, *(one for one in others if one.state in _TRIABLE)]
-    demands = []
-    for one in unit:
-        members, roles = one.in_state(MemberState.PENDING), one.short_roles()
-        if members:
-            ordered = needed_first(members, roles) if roles else members
-            n_needed = min(one.n_needed, len(members))
-            profile, weight = shared.profile_of(one).quiet, shared.packing_weight(one)
-            demands.append(Demand(one, profile, ordered, n_needed, roles=roles, packing_weight=weight))
-    return run_cycle(
-        demands,
-        shared.cache.view,
-        topology_key=shared.settings.topology_key,
-        nominated=[one for one in scheduler.attempts.kept.kept_from(unit).room if one.info.group not in unit],
-    )
+    attempts = scheduler.attempts
+    nominated = [one for one in attempts.kept.kept_from(unit).room if one.info.group not in unit]
+    return attempts.placer.preview(unit, nominated)
 
 
 def _headline(short: Shortage, group: Group, found: Sequence[Lack]) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from gangsched.core.binding.start_records import numbers_of
 from gangsched.core.cycle.cycle import GANG
+from gangsched.core.framework.plan import first_of
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Demand
 from gangsched.core.framework.sampling import EarlyStop
@@ -57,24 +58,32 @@ class Units:
             self._shared.hooks.blame(error, unit[0])
             return False
 
-    def demands(self, unit: list[Group], *, observed: bool = False) -> list[Demand]:
+    def demands(self, unit: list[Group], *, observed: bool = False, preview: bool = False) -> list[Demand]:
         """What the unit's pending members ask for; groups without pending members are left out.
 
         observed: whether plugins' calls for these demands are traced and measured, as in the unit's own turn.
-        Raises: PluginError.
+        preview: for who looks on between two turns: no random number is drawn, no search for nodes moves on
+        from where the last one stopped, and Admit is not asked which of the members take part. Raises:
+        PluginError.
         """
         demands = []
         for group in unit:
-            members = self.admission.members(unit, group, group.in_state(PENDING))
+            members = group.in_state(PENDING)
+            if not preview:
+                members = self.admission.members(unit, group, members)
             if members:
                 profile = self._shared.profile_of(group)
                 n_needed = min(group.n_needed, len(members))
                 asked = profile if observed else profile.quiet
-                early_stop = self._early_stops.get(group.scheduler_name) if self._early_stops else None
+                pick, early_stop = self._pick, None
+                if preview:
+                    pick = first_of
+                elif self._early_stops:
+                    early_stop = self._early_stops.get(group.scheduler_name)
                 roles = group.short_roles()
                 if roles:
                     members = needed_first(members, roles)
-                demand = Demand(group, asked, members, n_needed, self._pick, early_stop, roles=roles)
+                demand = Demand(group, asked, members, n_needed, pick, early_stop, roles=roles)
                 demand.packing_weight = self._shared.packing_weight(group)
                 demands.append(demand)
         return demands

@@ -6,6 +6,7 @@ import pytest
 
 from gangsched.core.framework.plan import FitError, Plan
 from gangsched.core.groups.placer import Placer
+from gangsched.core.kept.kept import Kept
 from gangsched.core.state.queue import SchedulingQueue
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import Group, GroupState
@@ -56,10 +57,10 @@ def test_a_core_that_fails_where_all_is_reserved_and_waits_is_found(monkeypatch:
     """With claims, what yields to no claim was asked for once Permit let such a gang go on."""
     place = Placer.place
 
-    def asked_for_no_group(self: Placer, unit: list[Group]) -> Plan | FitError:
+    def asked_for_no_group(self: Placer, unit: list[Group], kept: Kept) -> Plan | FitError:
         if not self._units.demands(unit):
-            list(self._kept.ways_to_start([]))
-        return place(self, unit)
+            list(kept.ways_to_start([]))
+        return place(self, unit, kept)
 
     monkeypatch.setattr(Placer, "place", asked_for_no_group)
     assert any("core raised ValueError" in one for one in found(FICKLE, range(10)))

@@ -75,10 +75,10 @@ class Attempts:
         self.nominations = Nominations(shared, reporter)
         self.admission = GroupAdmission(shared)
         self._units = Units(shared, self.admission, pick)
-        self.kept = Kept(shared, reporter, self._units)
+        self.placer = Placer(shared, self._units)
+        self.kept = Kept(shared, reporter, self._units, self.placer)
         self._ends = ExpectedEnds()
         self.forecasts = Forecasts(shared, reporter, owners)
-        self.placer = Placer(shared, self._units, self.kept)
         self.commits = Commits(shared, reporter, self.nominations, self.kept, self.forecasts)
         self.searches = FailedSearches(shared)
         self._room = MakingRoom(
@@ -214,14 +214,14 @@ class Attempts:
 
     def _place_anyhow(self, unit: list[Group], waited: Preemption | None) -> Plan | FitError | None:
         """Places it beside what it holds, from scratch, or by preemption; None: it waits for victims."""
-        answer = self.placer.place(unit)
+        answer = self.placer.place(unit, self.kept)
         if isinstance(answer, FitError) and all(each.n_assumed and each.n_short <= 0 for each in unit):
             answer = Plan([])  # members beyond the needed ones stay pending for now
         if isinstance(answer, FitError):
             why = f"the rest does not fit beside what was reserved: {answer.why}"
             if sum(self._shared.forget_all(each, why) for each in unit) > 0:
                 self._shared.flush_changes()
-                answer = self.placer.place(unit)
+                answer = self.placer.place(unit, self.kept)
         if isinstance(answer, FitError):
             if waited is not None and waited.unit[0].preemption is waited:
                 return self._room.keep_waiting(unit, waited, answer)

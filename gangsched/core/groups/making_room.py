@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.cache.trial import Trial
-from gangsched.core.cycle.cycle import run_cycle
 from gangsched.core.cycle.topology import requires_domain
 from gangsched.core.framework.eviction_rule import EvictionRule
 from gangsched.core.framework.interface import Code, DryRun, PostFilterResult, Status
@@ -30,7 +29,7 @@ from gangsched.core.preemption.victims import is_leaving, priority_of
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo, Preemption
-from gangsched.core.types.placement import Placement
+from gangsched.core.types.placement import Nominated, Placement
 from gangsched.core.types.victim_words import LOWER, PAST_WALLTIME
 from gangsched.core.units import Units
 from gangsched.core.why import RoomLost, Why, beyond, together
@@ -99,7 +98,7 @@ class MakingRoom:
         allowed = shared.settings.allow_eviction or shared.settings.tells_victims
         if error.code is Code.UNRESOLVABLE or not allowed:
             return error
-        overrun = self._kept.past_walltime(unit, self._placer) if lacks is None else None
+        overrun = self._kept.past_walltime(unit) if lacks is None else None
         if overrun is not None:
             shared.count("overrun_victims", len(overrun.victims))
             self._nominations.promise(unit, overrun, error, whose=PAST_WALLTIME)
@@ -151,7 +150,7 @@ class MakingRoom:
             if held is not None and held.state is GroupState.WAITING:
                 self._commits.give_back(held, why)
         if not any(info.state is MemberState.BOUND for info in answer.victims):
-            return self._placer.place(unit)
+            return self._placer.place(unit, self._kept)
         self._nominations.promise(unit, answer, error, rule)
         return None
 
@@ -210,17 +209,14 @@ class MakingRoom:
     ) -> DryRun:
         shared = self._shared
         priority = min(demand.group.priority for demand in demands)
+        nominated = self._nominated(demands)
         # Hundreds of cycles: none of them may cost as much as one that decides.
         return DryRun(
-            lambda made: self._placer.cycle(demands, made, 0),
-            lambda made, budget: self._placer.cycle(demands, made, budget),
+            lambda made: self._placer.cycle(demands, made, nominated, 0),
+            lambda made, budget: self._placer.cycle(demands, made, nominated, budget),
             shared.siblings,
             shared.lowest_priority(),
-            nominated=[
-                one
-                for one in self._kept.kept_from([demand.group for demand in demands]).room
-                if one.priority >= priority
-            ],
+            nominated=[one for one in nominated if one.priority >= priority],
             n_looks=shared.settings.search_victims,
             search_budget=shared.settings.search_placements,
             spared={**shared.stuck, **dict.fromkeys(spared)} if spared else shared.stuck,
@@ -255,7 +251,7 @@ class MakingRoom:
                 return None
         trial = Trial(self._shared.cache.view)
         trial.remove(*waited.waits_for.values())
-        answer = self._placer.cycle(demands, trial)
+        answer = self._placer.cycle(demands, trial, self._nominated(demands))
         if isinstance(answer, FitError):
             there = self._where_promised(unit, waited, trial)
             if there is not None and not waited.waits_for:
@@ -269,7 +265,11 @@ class MakingRoom:
     def _without(self, demands: Sequence[Demand], infos: Iterable[PodInfo]) -> Plan | FitError:
         trial = Trial(self._shared.cache.view)
         trial.remove(*infos)
-        return self._placer.cycle(demands, trial)
+        return self._placer.cycle(demands, trial, self._nominated(demands))
+
+    def _nominated(self, demands: Sequence[Demand]) -> list[Nominated]:
+        """All room that is kept from the unit, also what is not free yet."""
+        return self._kept.kept_from([demand.group for demand in demands]).room
 
     def _make_again(self, unit: list[Group], lost: FitError, error: FitError) -> Plan | FitError | None:
         """Makes room once more for a unit whose room is gone; its victims that have not gone are spared,
@@ -295,11 +295,7 @@ class MakingRoom:
             return None
         within: BoolArray = np.zeros(trial.n_rows, dtype=np.bool_)
         within[[row for name in sorted(waited.nodes) if (row := trial.row_of(name)) is not None]] = True
-        demands = self._units.demands(unit)
-        for demand in demands:
-            demand.within = within
-        key = self._shared.settings.topology_key
-        answer = run_cycle(demands, trial, topology_key=key, nominated=ahead)
+        answer = self._placer.trial(unit, trial, ahead, within=within)
         return None if isinstance(answer, FitError) else answer
 
 

@@ -1,7 +1,8 @@
 """ClaimPlans: where and when a unit will fit, if pods end when expected.
 
-A first guess comes from arrays (PlanRooms, by core.queueing.room): a filter, by resources. Then the cycle
-itself runs for that time and the remaining later ones, on Trials without the pods that will have ended.
+A first guess comes from arrays (PlanRooms, by core.queueing.room): a filter, by resources. Then what decides
+(core.groups.placer) is asked for that time and the remaining later ones, on Trials without the pods that will
+have ended.
 Called by core.kept.claiming.
 """
 
@@ -15,11 +16,11 @@ import numpy as np
 
 from gangsched.core.cache.trial import Trial
 from gangsched.core.cache.volume_users import claims_for_one_pod, claims_of
-from gangsched.core.cycle.cycle import run_cycle
 from gangsched.core.cycle.domains import domain_codes, topology_of
 from gangsched.core.cycle.unit_limits import weight_of
 from gangsched.core.framework.plan import FitError, Plan
 from gangsched.core.framework.plugin_calls import PluginError
+from gangsched.core.kept.overrun import Places
 from gangsched.core.queueing.claims import MAX_CLAIMS, Claims
 from gangsched.core.queueing.ends import End
 from gangsched.core.queueing.idle import TooIdle, idle_until
@@ -52,9 +53,9 @@ class _Asked(NamedTuple):
 class ClaimPlans:
     """Plans claims; changes nothing."""
 
-    def __init__(self, shared: SharedState, units: Units) -> None:
+    def __init__(self, shared: SharedState, units: Units, placer: Places) -> None:
         self._shared = shared
-        self._units = units
+        self._placer = placer
         self.rooms = PlanRooms(shared, units)
 
     def made(
@@ -257,16 +258,10 @@ class ClaimPlans:
     ) -> Plan | FitError:
         """Places the unit without the pods in `gone`, beside the claims to which it yields and what is
         spared. within bool[n_rows]: the nodes allowed."""
-        shared = self._shared
-        trial = Trial(shared.cache.view)
+        trial = Trial(self._shared.cache.view)
         trial.remove(*gone)
-        demands = self._units.demands(asked.unit)
-        if within is not None:
-            for demand in demands:
-                demand.within = within
-        kept = kept_from(shared, asked.unit, at_s, to_all=asked.to_all).room
-        nominated = [*kept, *spared]
-        return run_cycle(demands, trial, topology_key=shared.settings.topology_key, nominated=nominated)
+        kept = kept_from(self._shared, asked.unit, at_s, to_all=asked.to_all).room
+        return self._placer.trial(asked.unit, trial, [*kept, *spared], within=within)
 
     def _holding_up(self, asked: _Asked, at_s: float) -> Sequence[StartClaim]:
         """The claims beside which the unit would run if it starts then."""

@@ -2,9 +2,9 @@
 why it starts later than planned.
 
 If a start would bypass a group beyond its bound, that group gets a claim, and the start is planned again
-beside the claim. The claim is planned by the cycle that places gangs, on a Trial without the pods that will
-have ended. The gang is still tried on the whole cluster and may start anywhere; each time it fails, its claim
-is checked. The claim keeps its nodes and start unless it cannot, or could start much earlier.
+beside the claim. The claim is planned by what places gangs, on a Trial without the pods that will have ended.
+The gang is still tried on the whole cluster and may start anywhere; each time it fails, its claim is checked.
+The claim keeps its nodes and start unless it cannot, or could start much earlier.
 
 Not here: the bound (core.queueing.bypasses), which claim yields to which (core.queueing.claims), when pods
 end (core.queueing.ends), what is reported of claims (core.kept.claim_reports). Called by core.kept.kept.
@@ -21,7 +21,7 @@ from gangsched.core.framework.plan import Plan
 from gangsched.core.framework.profile import Demand
 from gangsched.core.kept.claim_plans import ClaimPlans
 from gangsched.core.kept.claim_reports import ClaimReports, had_claim, was_claimed
-from gangsched.core.kept.overrun import fix_ends, may_be_evicted_for
+from gangsched.core.kept.overrun import Places, fix_ends, may_be_evicted_for
 from gangsched.core.queueing.bypasses import Bypasses
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.idle import IdleOfQueues
@@ -55,10 +55,10 @@ _PLAN_EVERY_S = 60.0
 class Claiming:
     """Makes claims, maintains them and reports them."""
 
-    def __init__(self, shared: SharedState, reports: ClaimReports, units: Units) -> None:
+    def __init__(self, shared: SharedState, reports: ClaimReports, units: Units, placer: Places) -> None:
         self._shared = shared
         self._units = units
-        self.plans = ClaimPlans(shared, units)
+        self.plans = ClaimPlans(shared, units, placer)
         self._reports = reports
         self._idle = IdleOfQueues(shared.cache.view)
         self._mark = 0

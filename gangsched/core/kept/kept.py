@@ -14,7 +14,7 @@ puts those in line that it may cure (core.turn, core.state.waking). Who keeps ro
 something on its nodes changes, and when its time comes.
 
 The parts are behind this: core.groups and core.explain ask it alone. Called by core.groups.attempts,
-core.groups.making_room, core.turn, core.overdue and core.explain_room.
+core.groups.making_room, core.groups.placer, core.turn, core.overdue and core.explain_room.
 """
 
 from __future__ import annotations
@@ -43,12 +43,13 @@ from gangsched.core.units import Units
 class Kept:
     """What is kept from groups in line, for others."""
 
-    def __init__(self, shared: SharedState, reporter: Reporter, units: Units) -> None:
+    def __init__(self, shared: SharedState, reporter: Reporter, units: Units, placer: Places) -> None:
         self._shared = shared
         self._units = units
+        self._placer = placer
         self._reports = ClaimReports(shared, reporter)
         self._overruled = Overruled(shared, units)
-        self.claiming = Claiming(shared, self._reports, units)
+        self.claiming = Claiming(shared, self._reports, units, placer)
         self.limits = KeptInLimits(shared)
 
     # -- the question --------------------------------------------------------------------------------------
@@ -79,12 +80,14 @@ class Kept:
         """Whether the unit's own claim starts so soon that preemption is not worth it, and is not late."""
         return self.claiming.starts_soon(unit)
 
-    def past_walltime(self, unit: list[Group], placer: Places) -> PostFilterResult | None:
+    def past_walltime(self, unit: list[Group]) -> PostFilterResult | None:
         """The pods past their stated walltime to evict so that the unit, which has a claim, can start; None:
         it has none, or no choice would help. Raises: PluginError."""
         if not self._shared.queue.claims:
             return None
-        return past_walltime(self._shared, unit, self._units.demands(unit), placer)
+        demands = self._units.demands(unit)
+        nominated = self.kept_from([demand.group for demand in demands]).room
+        return past_walltime(self._shared, unit, demands, nominated, self._placer)
 
     # -- what becomes of units -----------------------------------------------------------------------------
 

@@ -19,8 +19,10 @@ from gangsched.core.framework.profile import Demand
 from gangsched.core.preemption.victims import is_leaving, spare_of, stays_whole
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.state.state import SharedState
+from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.group import BOUND, Group, PodInfo
+from gangsched.core.types.placement import Nominated
 from gangsched.model.pod_group import GroupKey
 
 # A job that obeys its limit takes a moment to end.
@@ -37,12 +39,28 @@ _Over = dict[GroupKey, list[PodInfo]]
 
 
 class Places(Protocol):
-    """What places a unit on a copy of the cluster; core.groups.placer has the one implementation."""
+    """What places a unit on a copy of the cluster, beside `nominated`; core.groups.placer has the one
+    implementation."""
+
+    def trial(
+        self,
+        unit: list[Group],
+        view: ClusterView,
+        nominated: Sequence[Nominated],
+        *,
+        within: BoolArray | None = None,
+    ) -> Plan | FitError:
+        """Returns where all of it fits, on these nodes (bool[n_rows]) alone, or why it does not."""
+        ...
 
     def cycle(
-        self, demands: Sequence[Demand], view: ClusterView, search_budget: int | None = None
+        self,
+        demands: Sequence[Demand],
+        view: ClusterView,
+        nominated: Sequence[Nominated],
+        search_budget: int | None = None,
     ) -> Plan | FitError:
-        """Returns where all of it fits, or why it does not."""
+        """Returns where all that is asked fits, or why it does not."""
         ...
 
 
@@ -50,9 +68,11 @@ def past_walltime(
     shared: SharedState,
     unit: Sequence[Group],
     demands: Sequence[Demand],
+    nominated: Sequence[Nominated],
     placer: Places,
 ) -> PostFilterResult | None:
-    """The pods to evict so that the unit, which has a claim, can start; None: no choice would help."""
+    """The pods to evict so that the unit, which has a claim, can start; None: no choice would help.
+    nominated: what is kept from it."""
     claims = shared.queue.claims
     claim = claims.unit_claim(unit) if claims is not None else None
     if claim is None or not shared.settings.evicts_for_claims:
@@ -65,7 +85,7 @@ def past_walltime(
     def tried(gone: _Over) -> Plan | FitError:
         trial = Trial(shared.cache.view)
         trial.remove(*_all(gone, leaving))
-        return placer.cycle(demands, trial, 0)
+        return placer.cycle(demands, trial, nominated, 0)
 
     if leaving and isinstance(tried({}), Plan):
         return None
