@@ -134,6 +134,12 @@ class Limits(Protocol):
         ...
 
 
+class KeepsInLimits(Protocol):
+    """Where it is found what limits keep; core.state.state has the one implementation."""
+
+    limits: Limits | None
+
+
 class QueueView:
     """The cluster as PreEnqueue and QueueSort see it.
 
@@ -149,10 +155,13 @@ class QueueView:
         walltimes: RunTimes | None,
         nominated: Mapping[str, Nominated],
         going: Collection[str],
+        keeps: KeepsInLimits,
+        before: QueueView | None = None,
     ) -> None:
         """book: what each queue holds; None: no queues are configured. walltimes: where the configuration has
         `queueing`. nominated: by UID, pods whose room is kept until their victims have gone; going: the UIDs
-        of those victims."""
+        of those victims. keeps: has what limits keep for groups, if they do; before: the view, under another
+        configuration, that this one replaces."""
         self._nodes = nodes
         self._usage = usage
         self._book = book
@@ -160,18 +169,22 @@ class QueueView:
         self._nominated = nominated
         self._left_out: Collection[Group] = ()
         self.going = going
-        self.limits: Limits | None = None
-        """What limits keep for groups, once a turn has found that out."""
+        self._keeps = keeps
         self._totals: Mapping[str, int] = _NOTHING
         self._largest: Mapping[str, int] = _NOTHING
         self._totals_of = -1
         self._shares: dict[int, tuple[str, tuple[float, ...] | None]] = {}
-        self.began_s: float | None = None
+        self.began_s: float | None = None if before is None else before.began_s
         """When this process had its first turn."""
-        self.now_s = 0.0
+        self.now_s: float = 0.0 if before is None else before.now_s
         """The scheduler's own clock, which begins anywhere and never goes back."""
         self.reads: set[str] = set()
-        """Namespaces (and TOTALS) read since this was last cleared."""
+        """Namespaces (and TOTALS) read since `forget_reads`."""
+        self.reads_time = False
+
+    def forget_reads(self) -> None:
+        """Begins to record what is read."""
+        self.reads.clear()
         self.reads_time = False
 
     def set_time(self, now_s: float) -> None:
@@ -278,7 +291,8 @@ class QueueView:
 
     def kept_in_limits(self, group: Group) -> Mapping[str, Mapping[str, int]]:
         """Returns what limits keep from a group for other groups of its queue, by queue with a limit."""
-        return {} if self.limits is None else self.limits.kept_ahead_of(group)
+        limits = self._keeps.limits
+        return {} if limits is None else limits.kept_ahead_of(group)
 
     def without(self, unit: Collection[Group], going: Collection[str]) -> QueueView:
         """Returns the view without what is promised to the unit. going: the victims of all others."""

@@ -50,7 +50,7 @@ class Kept:
         self._reports = ClaimReports(shared, reporter)
         self._overruled = Overruled(shared, units)
         self.claiming = Claiming(shared, self._reports, units, placer)
-        self.limits = KeptInLimits(shared)
+        self.limits = shared.limits = KeptInLimits(shared)
 
     # -- the question --------------------------------------------------------------------------------------
 

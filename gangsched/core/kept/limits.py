@@ -161,8 +161,6 @@ class KeptInLimits:
 
     def announce(self) -> None:
         """At the end of a turn: announces what is no longer kept, so that groups kept out are tried again."""
-        if self._shared.queue_view is not None:  # a reload replaces it
-            self._shared.queue_view.limits = self
         claims = self._shared.queue.claims
         if not self._claims and (claims is None or not claims.by_key) and not self._known and not self._held:
             return

@@ -166,8 +166,7 @@ class Lanes:
             del self._lanes[name]
             return
         view = self._view
-        view.reads.clear()
-        view.reads_time = False
+        view.forget_reads()
         self.n_keys += 1
         key = self._order.lane_key_or_last(lane.keyed_for)
         self._serial += 1

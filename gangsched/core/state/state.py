@@ -13,7 +13,7 @@ from typing import Any
 from gangsched.config import Settings, on_trial
 from gangsched.config.queueing import SHADOW, QueueingSettings
 from gangsched.core.cache.cache import Cache
-from gangsched.core.cache.namespace_usage import NamespaceUsage, QueueView
+from gangsched.core.cache.namespace_usage import Limits, NamespaceUsage, QueueView
 from gangsched.core.cache.queue_book import QueueBook
 from gangsched.core.cache.queue_tree import QueueTree
 from gangsched.core.cache.template_table import Signers
@@ -82,6 +82,8 @@ class SharedState:
         """What PreEnqueue and QueueSort see, if one of them looks."""
         self.queue_book: QueueBook | None = None
         """What each queue holds, if queues are configured."""
+        self.limits: Limits | None = None
+        """What limits keep for groups: core.kept.limits, which is made with the core's other parts."""
         self.walltimes: Walltimes | None = None
         self.ends: Ends | None = None
         self.ends_now: EndsNow | None = None
@@ -182,9 +184,8 @@ class SharedState:
                 if known is not None:
                     self.queue_book.inherit(known, self.now_s)
             nodes, book, nominated = self.cache.nodes, self.queue_book, self.cache.nominated
-            self.queue_view = QueueView(nodes, usage, book, self.walltimes, nominated, self.victims)
-            if before is not None:
-                self.queue_view.began_s, self.queue_view.now_s = before.began_s, before.now_s
+            walltimes, going = self.walltimes, self.victims
+            self.queue_view = QueueView(nodes, usage, book, walltimes, nominated, going, self, before)
         self.cache.keep_usage_trackers(trackers)
         sort = next(iter(profiles.values())).queue_sort
         order = QueueOrder(sort, self.queue_view, self.hooks)
