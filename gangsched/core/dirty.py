@@ -81,7 +81,7 @@ class Watch:
         """Returns how much of each lies there, or was ever marked, in the order of Mark."""
         shared = self._shared
         cache, queue = shared.cache, shared.queue
-        claims = queue.claims
+        claims = shared.claims
         return (
             len(shared.marked_groups),
             len(shared.broken_reservations),

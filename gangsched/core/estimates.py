@@ -190,7 +190,7 @@ class _Room:
 
 def _waiting(shared: SharedState) -> Generator[None, None, list[_Waiting]]:
     """The first waiting groups in queue order, with what each needs."""
-    claims = shared.queue.claims
+    claims = shared.claims
     groups: list[tuple[object, GroupKey, Group]] = []
     known = iter(list(shared.groups.values()))
     while part := list(islice(known, _GROUPS_AT_ONCE)):

@@ -151,7 +151,7 @@ def _retired(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:
 
 def _in_its_way(scheduler: Scheduler, group: Group) -> str:
     """Describes the nodes of its claim, and the pods that must end there first."""
-    claims = scheduler.shared.queue.claims
+    claims = scheduler.shared.claims
     claim = claims.claim(group) if claims is not None else None
     if claim is None:
         return ""

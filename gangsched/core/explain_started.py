@@ -94,7 +94,7 @@ def asked_again(scheduler: Scheduler, group: Group, now_s: float) -> str:
 
 def _ends(scheduler: Scheduler, group: Group) -> str:
     """When it is due to end, if known, and which claims wait for that."""
-    walltimes, claims = scheduler.shared.walltimes, scheduler.shared.queue.claims
+    walltimes, claims = scheduler.shared.walltimes, scheduler.shared.claims
     latest = partial(latest_end, scheduler.shared)
     end = end_text(group, walltimes, latest) if walltimes is not None else ""
     then = " It is evicted soon after that." if end and scheduler.walltime_evictions.ends(group) else ""

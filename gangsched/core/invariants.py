@@ -297,7 +297,7 @@ def _promises(shared: SharedState) -> list[str]:
 
 def _claims(shared: SharedState) -> list[str]:
     """reservations: room is claimed only for pending members of groups that wait in line."""
-    claims = shared.queue.claims
+    claims = shared.claims
     if claims is None:
         return []
     broken = []

@@ -169,7 +169,7 @@ def _queueing(shared: SharedState, group: Group, now_s: float) -> dict[str, Any]
     if shared.queue.bypasses is not None and (passed := shared.queue.bypasses.count(group)) is not None:
         found["passes"], found["passes_bound"] = passed.n, passed.bound
         found["claimed_s"] = None if passed.claimed_s is None else round(now_s - passed.claimed_s, 3)
-    claims = shared.queue.claims
+    claims = shared.claims
     if claims is not None and (claim := claims.claim(group)) is not None:
         found["starts_in_s"] = round(claim.start_s - now_s, 3)
         found["is_promised"], found["claimed_nodes"] = claim.is_promise, len(claim.nodes)

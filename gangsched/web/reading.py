@@ -190,7 +190,7 @@ def read_queueing(scheduler: Scheduler, totals: Totals) -> QueueingReading | Non
             "claim": scheduler.shared.counters["overrun_victims"],
             "walltime": scheduler.shared.counters["overrun_evictions"],
         },
-        _claims(scheduler.shared.queue.claims),
+        _claims(scheduler.shared.claims),
     )
 
 

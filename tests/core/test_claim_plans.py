@@ -54,7 +54,7 @@ def on(node: str, gpus: int, end_s: float, **more: Any) -> Pod:
 
 
 def planned(c: Cluster, name: str = "large") -> StartClaim | None:
-    claims = c.scheduler.shared.queue.claims
+    claims = c.scheduler.shared.claims
     assert claims is not None
     return c.scheduler.attempts.kept.claiming.plans.made(claims, [c.group(name)])
 

@@ -38,7 +38,7 @@ def promised(holder: str = "b", limit: int = 16) -> Cluster:
 
 
 def claims(c: Cluster) -> Claims:
-    found = c.scheduler.shared.queue.claims
+    found = c.scheduler.shared.claims
     assert found is not None
     return found
 

@@ -41,7 +41,7 @@ def bounded(*, nodes: int = 2, gpus: int = 8, bound: int | None = 3, **more: Any
 
 
 def claims(c: Cluster) -> Claims:
-    found = c.scheduler.shared.queue.claims
+    found = c.scheduler.shared.claims
     assert found is not None
     return found
 
@@ -464,7 +464,7 @@ def test_claims_end_when_the_configuration_says_so() -> None:
     effects, _ = c.scheduler.reconfigure(c.scheduler.shared.profiles, shadow, c.now_s)
     c.effects += effects
     c.run().wait(15.0)
-    assert c.scheduler.shared.queue.claims is None
+    assert c.scheduler.shared.claims is None
     assert c.pod("passes").spec.node_name
 
 

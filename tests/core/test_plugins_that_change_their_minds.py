@@ -196,7 +196,7 @@ def test_everybody_starts_once_they_agree(seed: int) -> None:
     weather.calm()
     shared = weather.cluster.scheduler.shared
     assert [told for group in shared.groups.values() if (told := _unrest(group))] == []
-    assert shared.queue.claims is None or shared.queue.claims.all == []
+    assert shared.claims is None or shared.claims.all == []
 
 
 def _unrest(group: Group) -> str:

@@ -294,7 +294,7 @@ def test_a_claim_that_waits_for_it_starts_then() -> None:
     c.wait(10.0)
     assert set(evicted(c)) == {"holds"}
     assert c.placed("large", on=2)
-    claims = c.scheduler.shared.queue.claims
+    claims = c.scheduler.shared.claims
     assert claims is not None
     assert claims.promises == {KEPT: 1}
 
@@ -350,7 +350,7 @@ def test_time_does_not_count_from_before_the_start_for_who_was_reserved_before_i
     c.submit(gang("large", pods=2, gpus=8)).run()
     for name in ("before", "after"):
         c.submit(lone(name, "9000s")).run()
-    claims = c.scheduler.shared.queue.claims
+    claims = c.scheduler.shared.claims
     assert claims is not None
     assert "d/waits" in [one.name for one in claims.all[0].blockers]
     c.answer = lambda bind: "ok"

@@ -19,7 +19,7 @@ def pod(name: str, gpus: int, walltime: str) -> list[Pod]:
 
 
 def claims(c: Cluster) -> Claims:
-    found = c.scheduler.shared.queue.claims
+    found = c.scheduler.shared.claims
     assert found is not None
     return found
 

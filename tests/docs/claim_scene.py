@@ -69,7 +69,7 @@ def scene() -> Scene:
             has_gang = True
             c.submit(with_annotations(gang(GANG, pods=3, gpus=8), {WALLTIME_KEY: "75m"})).run()
         _end_the_due(c, minutes, began, ran, zero_s)
-        claims = c.scheduler.shared.queue.claims
+        claims = c.scheduler.shared.claims
         if claims is not None and claims.by_key and not claimed:
             claimed, promised = at_s / _HOUR_S, (claims.all[0].start_s - zero_s) / _HOUR_S
         c.wait(_STEP_S)

@@ -50,9 +50,9 @@ class Bounded(Recounted):
 def recounting(settings: Settings) -> Scheduler:
     scheduler = make_scheduler(settings)
     shared = scheduler.shared
-    assert shared.queue.claims is not None
+    assert shared.claims is not None
     own = Bounded(HARD, shared.groups, shared.queue.order)
-    own.count_claimed(shared.queue.claims.by_key)
+    own.count_claimed(shared.claims.by_key)
     shared.queue.bypasses = own
     return scheduler
 

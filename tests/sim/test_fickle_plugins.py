@@ -43,7 +43,8 @@ def test_a_core_in_which_two_with_claims_that_a_plugin_refuses_wake_each_other_i
     wake = SchedulingQueue.wake
 
     def at_once(self: SchedulingQueue, group: Group, cause: Cause, now_s: float) -> None:
-        is_awaited = self.claims is not None and self.claims.claim(group) is not None
+        claims = self._shared.claims
+        is_awaited = claims is not None and claims.claim(group) is not None
         if is_awaited and group.state is GroupState.UNSCHEDULABLE:
             self.activate(group, cause)
         else:

@@ -114,7 +114,7 @@ def test_while_no_group_is_at_its_bound_all_is_decided_as_without_one(name: str)
         without = run(storm, seed)
         bounded = run(replace(storm, settings=replace(storm.settings, queueing=never)), seed)
         assert bounded.history == without.history, f"{name}, seed {seed}"
-        assert bounded.scheduler.shared.queue.claims is not None
+        assert bounded.scheduler.shared.claims is not None
 
 
 def test_a_bound_that_is_reached_decides_otherwise() -> None:

@@ -204,5 +204,5 @@ class Forecasts:
         self._reporter.event(one.group, "Warning", "DeadlineWhileWaiting", "Scheduling", message)
 
     def _has_claim(self, group: Group) -> bool:
-        claims = self._shared.queue.claims
+        claims = self._shared.claims
         return claims is not None and claims.claim(group) is not None

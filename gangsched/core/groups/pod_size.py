@@ -42,5 +42,5 @@ def recount_pod(shared: SharedState, info: PodInfo, pod: Pod) -> None:
             shared.changes.append(change)
     if info.group is not None:
         shared.mark_group(info.group)
-        if shared.queue.claims is not None:
-            shared.queue.claims.edited(info.group)
+        if shared.claims is not None:
+            shared.claims.edited(info.group)

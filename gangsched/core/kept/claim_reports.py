@@ -102,7 +102,7 @@ class ClaimReports:
     def kept(self, claims: Sequence[StartClaim], short: Shortage) -> Iterator[str]:
         """Sentences for a group to which claims leave too little room: what is free but kept, for which
         claims."""
-        standing = self._shared.queue.claims
+        standing = self._shared.claims
         assert standing is not None
         for lack in islice(lacks(short), 1):
             column = short.template.columns[short.template.names.index(lack.resource)]
@@ -129,7 +129,7 @@ class ClaimReports:
 
     def why_none(self, group: Group) -> str:
         """A sentence for a group at its bound whose claim would keep too much idle; "" for other groups."""
-        claims, bypasses = self._shared.queue.claims, self._shared.queue.bypasses
+        claims, bypasses = self._shared.claims, self._shared.queue.bypasses
         too_idle = claims.too_idle.get(group.key) if claims is not None else None
         passed = bypasses.count(group) if bypasses is not None else None
         if too_idle is None or passed is None:

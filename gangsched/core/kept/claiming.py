@@ -70,7 +70,7 @@ class Claiming:
 
     @property
     def _claims(self) -> Claims | None:
-        return self._shared.queue.claims
+        return self._shared.claims
 
     # -- in a turn -------------------------------------------------------------------------------------
 
@@ -396,7 +396,7 @@ def slip_cause(shared: SharedState, claim: StartClaim, demands: Sequence[Demand]
         return "overrun"
     if late:
         return "other scheduler" if is_foreign and claim.promised_s is not None else "estimate"
-    claims = shared.queue.claims
+    claims = shared.claims
     for other in claims.ahead_of(claim.unit) if claims is not None else ():
         if other.slipped_s >= claim.planned_s:  # the claim waits for this one, and slips with it
             return other.because

@@ -71,7 +71,7 @@ class Kept:
 
     def _yielding(self, unit: Sequence[Group]) -> list[StartClaim]:
         """Promised claims that yield to the unit's own later one: if it starts now, they may become late."""
-        claims, now_s = self._shared.queue.claims, self._shared.now_s
+        claims, now_s = self._shared.claims, self._shared.now_s
         if claims is None or not claims.by_key:
             return []
         return claims.yielding(unit, now_s, now_s + walltime_s(self._shared, unit))
@@ -83,7 +83,7 @@ class Kept:
     def past_walltime(self, unit: list[Group]) -> PostFilterResult | None:
         """The pods past their stated walltime to evict so that the unit, which has a claim, can start; None:
         it has none, or no choice would help. Raises: PluginError."""
-        if not self._shared.queue.claims:
+        if not self._shared.claims:
             return None
         demands = self._units.demands(unit)
         nominated = self.kept_from([demand.group for demand in demands]).room
@@ -125,7 +125,7 @@ class Kept:
 
     def describe_own(self, group: Group) -> str:
         """A sentence about what is kept for the group, or why nothing is; "" if there is nothing to say."""
-        claims = self._shared.queue.claims
+        claims = self._shared.claims
         claim = claims.claim(group) if claims is not None else None
         return self._reports.why_none(group) if claim is None else self._reports.last_words(claim)
 
@@ -185,7 +185,7 @@ class Overruled:
 
     def take_room(self, unit: Sequence[Group], plan: Plan) -> None:
         """Marks the claims whose room the unit has taken by starting as planned."""
-        standing = self._shared.queue.claims
+        standing = self._shared.claims
         if standing is None or not self._serials or self._asked[4:] != tuple(unit):
             return
         nodes = frozenset(self._shared.cache.view.name(one.row) for one in plan.placements)

@@ -88,7 +88,7 @@ class KeptInLimits:
         """Records Admit's answer about the unit."""
         view, bypasses = self._shared.queue_view, self._shared.queue.bypasses
         is_out = answer.plugin == _FAIRNESS and answer.code is Code.UNSCHEDULABLE and self._is_on
-        claims = self._shared.queue.claims
+        claims = self._shared.claims
         if is_out and claims is not None and claims.unit_claim(unit) is not None:
             # The claim keeps what it needs.
             is_out = False
@@ -137,7 +137,7 @@ class KeptInLimits:
         and no other group gets a claim as long as they keep it out.
         """
         found = self._claimed.kept_from(group, by_claims=not completes(group))
-        claims = self._shared.queue.claims
+        claims = self._shared.claims
         if not self._known or self._shared.queue_view is None or completes(group):
             return found
         if claims is not None and claims.claim(group) is not None:
@@ -161,7 +161,7 @@ class KeptInLimits:
 
     def announce(self) -> None:
         """At the end of a turn: announces what is no longer kept, so that groups kept out are tried again."""
-        claims = self._shared.queue.claims
+        claims = self._shared.claims
         if not self._claims and (claims is None or not claims.by_key) and not self._known and not self._held:
             return
         given_up = {*self._given_up_by_claims()}
@@ -312,7 +312,7 @@ class KeptInLimits:
     @property
     def _is_on(self) -> bool:
         """Whether bounds are enforced."""
-        return self._shared.queue.claims is not None
+        return self._shared.claims is not None
 
     def _is_there(self, one: KeptOut) -> bool:
         group = self._shared.groups.get(one.group.key)
@@ -403,7 +403,7 @@ class ClaimedInLimits:
 
     def standing(self) -> list[StartClaim]:
         """The claims that keep something within limits."""
-        claims, view = self._shared.queue.claims, self._shared.queue_view
+        claims, view = self._shared.claims, self._shared.queue_view
         tree = None if view is None or view.queues is None else view.queues.tree
         if claims is None or view is None or tree is None or not claims.by_key:
             return []

@@ -73,7 +73,7 @@ def past_walltime(
 ) -> PostFilterResult | None:
     """The pods to evict so that the unit, which has a claim, can start; None: no choice would help.
     nominated: what is kept from it."""
-    claims = shared.queue.claims
+    claims = shared.claims
     claim = claims.unit_claim(unit) if claims is not None else None
     if claim is None or not shared.settings.evicts_for_claims:
         return None

@@ -24,20 +24,12 @@ from gangsched.core.types.group import Group
 from gangsched.core.types.placement import Nominated
 
 
-class _Queue(Protocol):
-    """What is read of core.state.queue.SchedulingQueue."""
-
-    claims: Claims | None
-
-
 class _Shared(Protocol):
     """What is read of core.state.state.SharedState."""
 
     cache: Cache
+    claims: Claims | None
     walltimes: Walltimes | None
-
-    @property
-    def queue(self) -> _Queue: ...
 
 
 class KeptFrom(NamedTuple):
@@ -74,7 +66,7 @@ def kept_from(
     among: by these claims only; None: by all. to_all: also by claims that yield to its own, as of their first
     promised starts.
     """
-    standing, claims = shared.queue.claims, list[StartClaim]()
+    standing, claims = shared.claims, list[StartClaim]()
     if standing is not None and standing.by_key:
         until_s = from_s + walltime_s(shared, unit)
         claims = standing.holding_up(unit, from_s, until_s, among, to_all)
@@ -83,7 +75,7 @@ def kept_from(
 
 def kept_until(shared: _Shared, now_s: float) -> list[tuple[float, Nominated]]:
     """All room that is kept from anyone, and until when; inf: it is not known."""
-    standing, found = shared.queue.claims, list[tuple[float, Nominated]]()
+    standing, found = shared.claims, list[tuple[float, Nominated]]()
     for claim in standing.all if standing is not None else ():
         assert standing is not None
         found += [(standing.end_s(claim, now_s), one) for one in claim.held]

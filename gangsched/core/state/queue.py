@@ -56,6 +56,12 @@ _MAX_MISSED = 64
 _TOGETHER = 0.5
 
 
+class _Shared(Protocol):
+    """What is read of core.state.state.SharedState."""
+
+    claims: Claims | None
+
+
 class Wakes(Protocol):
     """What may let a group fit; core.state.waking has the one implementation."""
 
@@ -74,6 +80,7 @@ class SchedulingQueue:
     def __init__(
         self,
         *,
+        shared: _Shared,
         order: QueueOrder,
         waking: Wakes,
         clock: Clock,
@@ -84,6 +91,7 @@ class SchedulingQueue:
         observer: Observer | None = None,
     ) -> None:
         """When a state began, by the clock, is shown to people and affects no decision."""
+        self._shared = shared
         self._clock = clock
         self._timers = timers
         self.observer = observer
@@ -102,7 +110,6 @@ class SchedulingQueue:
         """Changes since extenders were asked about the nodes of these groups; their next turn will not know
         of them."""
         self.bypasses: Bypasses | None = None
-        self.claims: Claims | None = None
         self.lanes: Lanes | None = None
         """With lanes in QueueSort, all groups in line but those that go first."""
         self._one_line = BackingOff()
@@ -257,7 +264,8 @@ class SchedulingQueue:
         where a plugin refuses it: two such groups would wake each other by what each gives back.
         """
         if group.state is GroupState.UNSCHEDULABLE:
-            is_awaited = self.claims is not None and self.claims.claim(group) is not None
+            claims = self._shared.claims
+            is_awaited = claims is not None and claims.claim(group) is not None
             is_awaited = is_awaited and any(template is not None for _, template in group.rejected_by)
             if group.backoff_until_s > now_s and not is_awaited:
                 self.park(group, Cause.CURED_EARLY, group.backoff_until_s)
@@ -287,13 +295,15 @@ class SchedulingQueue:
             self.wake(group, Cause.CURED, now_s)
         news = [group for group in preempting if cures.is_news(group)]
         if waiting or news:
-            has_claims = self.claims is not None and bool(self.claims.by_key)
+            claims = self._shared.claims
+            has_claims = claims is not None and bool(claims.by_key)
             self._early.try_early(waiting, news, cures, new, now_s, lanes=self.lanes, has_claims=has_claims)
 
     def _are_alike(self, n: int) -> bool:
         """Whether n changes times the kinds of waiting groups stay within the limit; only asked where claims
         exist, as new changes would wake groups for room that is kept from them."""
-        if self.claims is None or not self.claims.by_key:
+        claims = self._shared.claims
+        if claims is None or not claims.by_key:
             return False
         kinds = {(group.scheduler_name, group.rejected_by) for group in self._unschedulable.values()}
         return n * len(kinds) <= _MAX_PAIRS
@@ -301,7 +311,8 @@ class SchedulingQueue:
     def ends_edited(self, edited: Mapping[str, PodInfo], now_s: float) -> None:
         """Wakes groups whose claims wait for one of these running pods (by UID), which may end at another
         time."""
-        for claim in self.claims.waiting_for_ends(edited) if self.claims is not None else ():
+        claims = self._shared.claims
+        for claim in claims.waiting_for_ends(edited) if claims is not None else ():
             self.wake(claim.unit[0], Cause.CURED, now_s)
 
     def set_deadline(self, group: Group, deadline_s: float) -> None:
@@ -342,8 +353,8 @@ class SchedulingQueue:
     def _tell(self, group: Group, before: GroupState) -> None:
         if self.observer is not None:
             self.observer.moved(group, before)
-        if self.claims is not None:
-            self.claims.moved(group)
+        if (claims := self._shared.claims) is not None:
+            claims.moved(group)
         if self.bypasses is not None:
             self.bypasses.moved(group)
 

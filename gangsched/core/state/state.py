@@ -87,6 +87,8 @@ class SharedState:
         self.walltimes: Walltimes | None = None
         self.ends: Ends | None = None
         self.ends_now: EndsNow | None = None
+        self.claims: Claims | None = None
+        """The record of claims, while there is `queueing` whose bounds are enforced."""
         self.wall_ahead_s = wall_ahead_s
         self.groups: dict[GroupKey, Group] = {}
         self.start_together = StartTogether(self.groups)
@@ -126,6 +128,7 @@ class SharedState:
         self._take_walltimes(settings.queueing)
         order, lanes = self._take_order(profiles)
         self.queue = SchedulingQueue(
+            shared=self,
             order=order,
             waking=Waking(self),
             clock=self.clock,
@@ -212,7 +215,7 @@ class SharedState:
     def _take_queueing(self, own: QueueingSettings | None) -> None:
         """Keeps its counts while `queueing` is in effect."""
         if own is None or self.ends is None or self.ends_now is None:
-            self.queue.bypasses = self.queue.claims = None
+            self.queue.bypasses = self.claims = None
             self.timers.claims = {}
             return
         order, view = self.queue.order, self.queue_view
@@ -223,14 +226,14 @@ class SharedState:
         else:
             self.queue.bypasses.configure(own, order, tree, view, self.now_s)
         if own.mode == SHADOW:
-            self.queue.claims, self.timers.claims = None, {}
+            self.claims, self.timers.claims = None, {}
             self.queue.bypasses.count_claimed(())
-        elif self.queue.claims is None:
-            self.queue.claims = Claims(self.cache, self.clock, self.ends_now)
-            self.timers.claims = self.queue.claims.by_key
-            self.queue.bypasses.count_claimed(self.queue.claims.by_key)
-        if self.queue.claims is not None:
-            self.queue.claims.configure(own, self.now_s)
+        elif self.claims is None:
+            self.claims = Claims(self.cache, self.clock, self.ends_now)
+            self.timers.claims = self.claims.by_key
+            self.queue.bypasses.count_claimed(self.claims.by_key)
+        if self.claims is not None:
+            self.claims.configure(own, self.now_s)
 
     def end_of(self, info: PodInfo) -> End:
         """Returns when a pod on a node is expected to end; only where the configuration has `queueing`."""
@@ -349,8 +352,8 @@ class SharedState:
         if self.cache.index.changes:
             changes += self.cache.index.changes
             self.cache.index.changes.clear()
-        if self.queue.claims is not None:
-            changes += self.queue.claims.take_freed()
+        if self.claims is not None:
+            changes += self.claims.take_freed()
         if changes:
             self.changes = []
             self.enqueue_waits.note_cured(changes)
@@ -387,7 +390,7 @@ class SharedState:
     def member_edited(self, group: Group) -> None:
         """Wakes a group with an edited member: Admit may let it in now, or it may end before a claim
         starts."""
-        may_end_before = self.queue.claims is not None and self.queue.claims.edited(group)
+        may_end_before = self.claims is not None and self.claims.edited(group)
         profile = self.profile_of(group)
         was_kept_out = profile.admit_plugins and profile.admit_that_refused(group.rejected_by) is not None
         if may_end_before or was_kept_out:

@@ -27,12 +27,12 @@ from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import DEVICES, Profile
 from gangsched.core.framework.queueing_points import AdmitPlugin
 from gangsched.core.preemption.victims import may_preempt, priority_of
+from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.kept_from import kept_from
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.state.early_turns import Cures
 from gangsched.core.state.enough import Enough, Sums
 from gangsched.core.state.pending_hooks import PendingHooks
-from gangsched.core.state.queue import SchedulingQueue
 from gangsched.core.state.start_together import StartTogether
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.cluster_events import Change, ClusterChange
@@ -53,8 +53,8 @@ class _Shared(Protocol):
     settings: Settings
     hooks: PendingHooks
     queue_view: QueueView | None
+    claims: Claims | None
     walltimes: Walltimes | None
-    queue: SchedulingQueue
     start_together: StartTogether
 
     @property
@@ -94,7 +94,7 @@ class _Cures:
         self._answers: dict[Hashable, bool] = {}
         self._beside: dict[tuple[int, ...], ClusterView] = {(): view}
         """By the serials of claims: the changed nodes, less what these claims keep."""
-        claims = shared.queue.claims
+        claims = shared.claims
         rows = {one.row for one in changes if one.row >= 0}
         self._all_names = {view.name(row) for row in rows}
         self._names = self._all_names if claims is not None and claims.by_key else set()
@@ -266,7 +266,7 @@ class _Cures:
         """Returns the claims on changed nodes to which the group yields if it starts now. None for a group
         with a claim or with groups that start with it, nor where queues have rights to what is kept
         (core.kept.kept): those groups are woken by all room that would do for them."""
-        shared, claims = self._shared, self._shared.queue.claims
+        shared, claims = self._shared, self._shared.claims
         if not self._claims or claims is None or shared.walltimes is None:
             return []
         if group.start_together or claims.claim(group) is not None:
@@ -279,8 +279,8 @@ class _Cures:
         known = self._beside.get(serials)
         if known is None:
             known = Trial(self._view)
-            assert self._shared.queue.claims is not None
-            there = self._shared.queue.claims.kept_now(kept)
+            assert self._shared.claims is not None
+            there = self._shared.claims.kept_now(kept)
             reserve_nominated(known, [one for one in there if one.node_name in self._names])
             self._beside[serials] = known
         return known

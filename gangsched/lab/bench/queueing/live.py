@@ -134,23 +134,23 @@ class Cluster:
     def bounded(self) -> tuple[float | None, float | None, float | None]:
         """Returns three shares: the most of a bound that was used up, promises kept where pods ended as
         stated, and devices kept idle for claims."""
-        queue = self._core.shared.queue
-        if queue.bypasses is None or queue.claims is None:
+        bypasses, claims = self._core.shared.queue.bypasses, self._core.shared.claims
+        if bypasses is None or claims is None:
             return None, None, None
-        promises = queue.claims.promises
+        promises = claims.promises
         n = promises.total() - promises[OVERRUN]
         kept = promises[KEPT] / n if n else None
-        return queue.bypasses.most_of_bound, kept, self._idle_s / (self._n_devices * self._jobs[-1].arrival_s)
+        return bypasses.most_of_bound, kept, self._idle_s / (self._n_devices * self._jobs[-1].arrival_s)
 
     @property
     def late(self) -> dict[str, int]:
         """Promised starts that came late, by cause."""
-        claims = self._core.shared.queue.claims
+        claims = self._core.shared.claims
         return {} if claims is None else {cause: n for cause, n in claims.promises.items() if cause != KEPT}
 
     def _n_kept(self) -> int:
         """How many devices first fit would give to waiting jobs if there were no claims."""
-        claims = self._core.shared.queue.claims
+        claims = self._core.shared.claims
         while self._first_waiting < self._n_arrived and not self._n_unbound[self._first_waiting]:
             self._first_waiting += 1
         if claims is None or not claims.by_key:

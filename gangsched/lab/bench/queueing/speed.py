@@ -159,7 +159,7 @@ class _Core:
         return _pod(f"lone-{number}", 1, 600.0)
 
     def n_claims(self) -> int:
-        claims = self._core.shared.queue.claims
+        claims = self._core.shared.claims
         return len(claims) if claims is not None else 0
 
     def submit(self, pods: list[Pod]) -> None:

@@ -228,7 +228,7 @@ def nothing_starves(
     left = {info.uid: g for g in scheduler.shared.groups.values() for info in g.in_state(MemberState.PENDING)}
     if not left:
         return
-    claims, fresh = scheduler.shared.queue.claims, start()
+    claims, fresh = scheduler.shared.claims, start()
     while (effects := fresh.schedule_next(now_s)) is not None:
         binds = [one for effect in effects if (one := _placed(effect)) is not None]
         kept = {

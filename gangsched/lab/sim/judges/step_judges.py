@@ -124,7 +124,7 @@ class StepJudges:
         self, scheduler: Scheduler, effects: Sequence[ef.Effect], received: Received, now_s: float
     ) -> Iterator[str]:
         """Checks a step before its effects are sent: what concerns claims and queues."""
-        if scheduler.shared.queue.claims is not None:
+        if scheduler.shared.claims is not None:
             yield from self._kept_room.check(scheduler, effects, received, now_s)
             yield from acyclic(scheduler)
         if self._partial is not None:

@@ -218,7 +218,7 @@ def unserved(
     is_kept_out: whether its queue may keep it out. Skips groups with a claim; room that claims keep is not
     free.
     """
-    claims = scheduler.shared.queue.claims
+    claims = scheduler.shared.claims
     standing = claims.all if claims is not None else []
     free = free_room(scheduler, received, standing)
     for group in scheduler.shared.groups.values():

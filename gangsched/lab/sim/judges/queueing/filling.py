@@ -61,7 +61,7 @@ def unfilled(
     something else. Skips groups with a claim, pods that ask for more than resources, and gangs with members
     that have ended or are being deleted.
     """
-    claims = scheduler.shared.queue.claims
+    claims = scheduler.shared.claims
     standing = claims.all if claims is not None else []
     found: dict[tuple[int, ...], Room] = {}
     for group in scheduler.shared.groups.values():
@@ -94,7 +94,7 @@ def outranking(scheduler: Scheduler, received: Received, now_s: float) -> Iterat
     """
     if received.constrained:
         return
-    claims = scheduler.shared.queue.claims
+    claims = scheduler.shared.claims
     standing = claims.all if claims is not None else []
     for group in scheduler.shared.groups.values():
         if group.state is not GroupState.UNSCHEDULABLE or group.is_completing or group.problem:

@@ -102,7 +102,7 @@ class KeptRoom:
         """After every step."""
         self._n += 1
         shared = scheduler.shared
-        claims = shared.queue.claims
+        claims = shared.claims
         if claims is None:
             return
         for effect in effects:
@@ -247,7 +247,7 @@ def _room(received: Received, name: str) -> dict[str, int] | None:
 
 def acyclic(scheduler: Scheduler) -> Iterator[str]:
     """claims-no-cycle: no claim yields to one that yields to it, and none waits for what never ends."""
-    claims = scheduler.shared.queue.claims
+    claims = scheduler.shared.claims
     for claim in claims.all if claims is not None else ():
         assert claims is not None
         for other in claims.ahead_of(claim.unit):

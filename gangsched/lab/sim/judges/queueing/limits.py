@@ -84,7 +84,7 @@ class Limits:
         for info in scheduler.shared.cache.pods.values():
             if received.is_held_unshown(info):
                 _count(used, info.pod, _sent_in(self._sent.get(info.uid)))
-        claims = scheduler.shared.queue.claims
+        claims = scheduler.shared.claims
         kept = {uid: one.info.pod for uid, one in scheduler.shared.cache.nominated.items()}
         for claim in claims.all if claims else ():
             kept |= {one.info.uid: one.info.pod for one in claim.held}

@@ -125,7 +125,7 @@ class Overtime:
         return min((began - at(0.0)).total_seconds(), self._seen_s.get(pod.metadata.uid, math.inf))
 
     def _rest(self, scheduler: Scheduler) -> None:
-        claims, before, self._rests_s = scheduler.shared.queue.claims, self._rests_s, {}
+        claims, before, self._rests_s = scheduler.shared.claims, self._rests_s, {}
         for claim in claims.all if claims is not None else ():
             for one in claim.blockers:
                 if one.is_known:

@@ -101,7 +101,7 @@ class WaitingGroups:
 
 def _waiting(scheduler: Scheduler, received: Received) -> Iterator[tuple[Group, list[Pod]]]:
     """Yields groups that wait for room in some state, with the pods that must start together."""
-    claims = scheduler.shared.queue.claims
+    claims = scheduler.shared.claims
     standing = claims.all if claims is not None else []
     for group in list(scheduler.shared.groups.values()):
         waits = group.state in _LISTENS or (
@@ -123,7 +123,7 @@ def _waiting(scheduler: Scheduler, received: Received) -> Iterator[tuple[Group, 
 def _free_for(
     group: Group, scheduler: Scheduler, received: Received, *, without: frozenset[str] = frozenset()
 ) -> Room:
-    claims = scheduler.shared.queue.claims
+    claims = scheduler.shared.claims
     holding = claims.all if claims is not None else []
     own = scheduler.shared.cache.nominated.keys() & group.members
     return free_room(scheduler, received, holding, without={*without, *own})
