@@ -43,7 +43,7 @@ from gangsched.core.types.group import (
     Preemption,
 )
 from gangsched.core.units import GroupAdmission, Units
-from gangsched.core.why import OfPlugin, Reserved, Why, together, words
+from gangsched.core.why import ClaimsFirst, OfPlugin, Reserved, Why, together, words
 from gangsched.model.printable import marked
 from gangsched.model.workloads import DEVICE_CLASSES
 
@@ -52,7 +52,6 @@ _MAX_CLAIMED = 4
 # How many unreadable statements one event names.
 _MAX_UNREAD = 3
 NOT_ANY_MORE = "preemption: its victims may no longer be evicted"
-_CLAIMS_FIRST = "groups ahead of it have been passed as often as allowed: room is kept for them first"
 
 
 class Attempts:
@@ -198,8 +197,8 @@ class Attempts:
             if self.kept.charge_bypasses(unit, answer):
                 break
         else:
-            later = FitError(unit[0], _CLAIMS_FIRST, (), Code.PENDING)
-            self.commits.reject(unit, _CLAIMS_FIRST, later)
+            later = FitError(unit[0], ClaimsFirst(), (), Code.PENDING)
+            self.commits.reject(unit, later.why, later)
             return
         for each in unit:
             if waited is not None and not each.n_assumed:

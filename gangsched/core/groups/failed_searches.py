@@ -26,7 +26,7 @@ from gangsched.core.framework.interface import Code, DryRun, Status
 from gangsched.core.framework.plan import FitError
 from gangsched.core.framework.profile import Demand, Profile
 from gangsched.core.state.state import SharedState
-from gangsched.core.why import together
+from gangsched.core.why import SearchesLater, together
 from gangsched.model import events as ev
 from gangsched.model.objects import ObjectMeta, Pod
 
@@ -42,7 +42,7 @@ _MOST_AT_ONCE = 25_000
 _MAX_NAMESPACES = 4096
 _MAX_KEPT = 1024
 _IN_TREE = "gangsched.plugins."
-LATER = "preemption: failed searches have had their share of time; it looks for victims after its backoff."
+LATER = SearchesLater()
 
 
 class _Kept(msgspec.Struct, gc=False):

@@ -18,11 +18,12 @@ from datetime import UTC, datetime
 import msgspec
 
 from gangsched.core.groups.owners import Owners
-from gangsched.core.kept.claim_reports import time_text
+from gangsched.core.kept.claim_reports import minute_of
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import Group
 from gangsched.core.types.states import IN_LINE
+from gangsched.core.why import time_text
 from gangsched.model.effects import START_PROMISED
 from gangsched.model.events import StartsEstimated
 from gangsched.model.pod_group import CORE, GroupKey
@@ -115,7 +116,7 @@ class Forecasts:
         one = self._known.get(group.key)
         if one is None or one.group is not group or one.reported_s is None:
             return ""
-        when = time_text(self._shared, max(one.reported_s, self._shared.now_s), "about")
+        when = time_text("about", minute_of(self._shared, max(one.reported_s, self._shared.now_s)))
         if not when:
             return ""
         range_ = self._between(one)
@@ -194,7 +195,7 @@ class Forecasts:
         if left_s >= owner.deadline_s / 2:
             return
         one.is_warned = True
-        begin = time_text(self._shared, at_s, "about")
+        begin = time_text("about", minute_of(self._shared, at_s))
         left_min, whole_min = max(left_s, 0.0) / 60.0, owner.deadline_s / 60.0
         message = clean(
             f"an estimate: if it starts{begin}, {left_min:.0f} of {whole_min:.0f} minutes are left until"

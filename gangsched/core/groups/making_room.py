@@ -127,7 +127,7 @@ class MakingRoom:
             answer = self._search(demands, trial, error, dry_run, spared)
             if isinstance(answer, Status) and spared:
                 if pause := self._rounds.pause(unit[0], remade=True):
-                    answer = Status.unschedulable(pause)
+                    answer = Status.refused(Code.UNSCHEDULABLE, pause)
                 else:
                     dry_run = self._dry_run(demands, rule, lacks)
                     answer = self._search(demands, trial, error, dry_run)

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from gangsched.config import Settings
 from gangsched.core.binding.binder import Binder
 from gangsched.core.groups.attempts import Attempts
-from gangsched.core.kept.claim_reports import time_text
+from gangsched.core.kept.claim_reports import minute_of
 from gangsched.core.kept.overrun import SPARED_S
 from gangsched.core.preemption.victims import is_leaving
 from gangsched.core.queueing.ends import STATED
@@ -26,6 +26,7 @@ from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.timers import DeadlineKind, Deadlines
 from gangsched.core.types.group import BOUND, NEVER_S, Group, GroupState
+from gangsched.core.why import time_text
 from gangsched.model.pod_group import GroupKey
 
 _AGAIN_S = 5.0
@@ -96,7 +97,7 @@ class WalltimeEvictions:
             self.set_deadline(group)
             return
         staying = [info for info in group.in_state(BOUND) if not is_leaving(info)]
-        when = time_text(shared, end_s, "at")
+        when = time_text("at", minute_of(shared, end_s))
         over = f"{_named(group)} has run past its walltime" + (f", which was over{when}" if when else "")
         if not shared.settings.allow_eviction:
             self._stay[group] = end_s

@@ -20,10 +20,10 @@ from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.group import Group, GroupState
+from gangsched.core.why import KeptForClaim, KeptLater, StartKept, Why
 from gangsched.model.effects import START_PROMISED
 from gangsched.model.pod_group import CORE
 from gangsched.model.printable import marked
-from gangsched.model.resources import amount_text
 from gangsched.model.walltime import LATEST_S
 
 _AGAIN_S = 60.0
@@ -53,14 +53,13 @@ def was_claimed(group: Group) -> bool:
     )
 
 
-def time_text(shared: SharedState, at_s: float, preposition: str) -> str:
-    """The time in whole minutes, rounded up; "" if the time of day is unknown, or `at_s` too far away."""
+def minute_of(shared: SharedState, at_s: float) -> datetime | None:
+    """The time in whole minutes, rounded up; None if the time of day is unknown, or `at_s` too far away."""
     ahead_s = shared.wall_ahead_s
     if ahead_s is None or not at_s - shared.now_s < LATEST_S:
-        return ""
+        return None
     at = datetime.fromtimestamp(at_s + ahead_s, UTC)
-    whole = at.replace(second=0, microsecond=0) + timedelta(minutes=at.second > 0 or at.microsecond > 0)
-    return f" {preposition} {whole:%Y-%m-%d %H:%M} UTC"
+    return at.replace(second=0, microsecond=0) + timedelta(minutes=at.second > 0 or at.microsecond > 0)
 
 
 def latest_end(shared: SharedState, group: Group) -> datetime | None:
@@ -79,7 +78,7 @@ class ClaimReports:
         self._shared = shared
         self._reporter = reporter
 
-    def words(self, claim: StartClaim) -> str:
+    def words(self, claim: StartClaim) -> StartKept:
         """A sentence for the claim's gangs and pods."""
         now_s = self._shared.now_s
         enough_s = max(_AGAIN_S, _AGAIN_SHARE * (claim.start_s - now_s))
@@ -87,19 +86,14 @@ class ClaimReports:
             claim.reported_s, claim.reported_promise = claim.start_s, claim.is_promise
         return self.last_words(claim)
 
-    def last_words(self, claim: StartClaim) -> str:
+    def last_words(self, claim: StartClaim) -> StartKept:
         """The sentence as last written."""
-        n_nodes = len(claim.nodes)
-        nodes = f"{n_nodes} node{'s' if n_nodes != 1 else ''}"
-        if claim.reported_promise:
-            return (
-                f"It starts{time_text(self._shared, claim.reported_s, 'by')}: room is kept for it on {nodes}."
-            )
-        n = sum(not one.is_stated for one in claim.blockers)
-        about = time_text(self._shared, claim.reported_s, "about")
-        return f"An estimate: it starts{about}; room is kept for it on {nodes}; no end stated by {n} there."
+        is_promise = claim.reported_promise
+        n_unstated = 0 if is_promise else sum(not one.is_stated for one in claim.blockers)
+        at = minute_of(self._shared, claim.reported_s)
+        return StartKept(at, is_promise, len(claim.nodes), n_unstated)
 
-    def kept(self, claims: Sequence[StartClaim], short: Shortage) -> Iterator[str]:
+    def kept(self, claims: Sequence[StartClaim], short: Shortage) -> Iterator[KeptForClaim]:
         """Sentences for a group to which claims leave too little room: what is free but kept, for which
         claims."""
         standing = self._shared.claims
@@ -118,28 +112,19 @@ class ClaimReports:
                     given[row] += own
                     n += own
                 if n:
-                    yield f"{amount_text(lack.resource, n)} {lack.resource} {self._holder_text(claim)}."
+                    at, of = minute_of(self._shared, claim.reported_s), claim.unit[0]
+                    kind, name = "gang" if of.is_gang else "pod", str(of.key)
+                    yield KeptForClaim(lack.resource, n, kind, name, at, claim.reported_promise)
 
-    def _holder_text(self, claim: StartClaim) -> str:
-        of = claim.unit[0]
-        name = f"are kept for {marked('gang' if of.is_gang else 'pod', [str(of.key)])}"
-        if claim.reported_promise:
-            return f"{name}, which is promised to start{time_text(self._shared, claim.reported_s, 'by')}"
-        return f"{name}, which may start{time_text(self._shared, claim.reported_s, 'about')}"
-
-    def why_none(self, group: Group) -> str:
+    def why_none(self, group: Group) -> Why:
         """A sentence for a group at its bound whose claim would keep too much idle; "" for other groups."""
         claims, bypasses = self._shared.claims, self._shared.queue.bypasses
         too_idle = claims.too_idle.get(group.key) if claims is not None else None
         passed = bypasses.count(group) if bypasses is not None else None
         if too_idle is None or passed is None:
             return ""
-        about = time_text(self._shared, too_idle.from_s, "about")
-        when = f" from{about}" if about else " later"
-        return (
-            f"It has reached its bound of {passed.bound}, and room will be kept for it{when}:"
-            f" until then that would keep too much {too_idle.resource} idle."
-        )
+        at = minute_of(self._shared, too_idle.from_s)
+        return KeptLater(passed.bound, at, too_idle.resource)
 
     def started(self, group: Group) -> None:
         """Writes that the group is reserved; its object may still show an earlier process' claim."""
@@ -155,7 +140,7 @@ class ClaimReports:
         """Reports a new claim."""
         self._tell(claim)
         for group in claim.unit:
-            self._reporter.event(group, "Normal", "RoomClaimed", "Scheduling", self.words(claim))
+            self._reporter.event(group, "Normal", "RoomClaimed", "Scheduling", str(self.words(claim)))
 
     def moved(self, claim: StartClaim) -> None:
         """Reports a claim that has new nodes or a new start time."""
@@ -187,7 +172,7 @@ class ClaimReports:
             ends.extended.clear()
 
     def _tell(self, claim: StartClaim) -> None:
-        words = self.words(claim)
+        words = str(self.words(claim))
         for group in claim.unit:
             if claim.reported_promise:
                 self._say(group, _CLAIMED, words, promised=True)

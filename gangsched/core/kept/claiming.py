@@ -32,6 +32,7 @@ from gangsched.core.state.transitions import Cause
 from gangsched.core.types.claim import Blocker, StartClaim
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.units import Units
+from gangsched.core.why import Why
 from gangsched.model.effects import START_PROMISED
 
 # Pause before a failed claim, or early promise, is tried again: a plan costs several turns.
@@ -148,7 +149,7 @@ class Claiming:
         if claims is None or claims.unit_claim(unit) is None:
             self._reports.withdrawn(unit)
 
-    def refused(self, unit: list[Group]) -> str:
+    def refused(self, unit: list[Group]) -> Why:
         """Checks the claim of a unit that does not fit now; returns a sentence about it."""
         claims = self._claims
         self._recall(unit)
@@ -169,7 +170,7 @@ class Claiming:
             self._reports.words(claim) if claims.claim(unit[0]) is claim else self._reports.why_none(unit[0])
         )
 
-    def kept_out(self, unit: Sequence[Group], *, for_good: bool = False) -> str:
+    def kept_out(self, unit: Sequence[Group], *, for_good: bool = False) -> Why:
         """Handles a unit that lacks something other than room, say a plugin's consent; returns a sentence
         about its claim. The claim stays until it is late, unless the unit is kept out for good. Without a
         claim, no bypass of the unit is counted until it is room that it lacks."""

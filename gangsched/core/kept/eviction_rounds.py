@@ -22,6 +22,7 @@ import msgspec
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import NEVER_S, PENDING, Group, PodInfo
+from gangsched.core.why import EvictionsPaused, Why
 from gangsched.model.effects import WritePodCondition
 from gangsched.model.printable import several
 
@@ -72,18 +73,14 @@ class EvictionRounds:
         known.n_bound = group.n_bound
         return known
 
-    def pause(self, group: Group, *, remade: bool = False) -> str:
+    def pause(self, group: Group, *, remade: bool = False) -> Why:
         """Why no pod may be evicted for the group now, and when one may; "" if one may. remade: asks about
         the pods that `spared` names."""
         known = self.rounds(group)
         left_s = known.again_s(remade=remade) - self._shared.now_s
         if left_s <= 0:
             return ""
-        how = ", as pods of another scheduler took the room" if known.by_others else ""
-        return (
-            f"preemption: {several(known.n, 'round')} of evictions did not let it start{how}; "
-            f"no pod is evicted for it for another {left_s:.0f} s"
-        )
+        return EvictionsPaused(known.n, known.by_others, round(left_s))
 
     def began(self, group: Group) -> None:
         """Counts a round, and writes the count down."""

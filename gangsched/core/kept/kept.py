@@ -38,6 +38,7 @@ from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.group import Group
 from gangsched.core.types.placement import Nominated
 from gangsched.core.units import Units
+from gangsched.core.why import Why
 
 
 class Kept:
@@ -109,7 +110,7 @@ class Kept:
         self._overruled.take_room(unit, plan)
         self.claiming.started(unit, plan)
 
-    def refused(self, unit: list[Group], answer: FitError) -> str:
+    def refused(self, unit: list[Group], answer: FitError) -> Why:
         """Records that the unit does not fit now, and checks its claim; returns a sentence about that."""
         shared = self._shared
         if shared.queue.bypasses is not None:
@@ -117,23 +118,23 @@ class Kept:
             shared.queue.bypasses.refused(demands, answer.code, shared.cache.view, shared.now_s)
         return self.claiming.refused(unit)
 
-    def kept_out(self, unit: Sequence[Group], *, for_good: bool = False) -> str:
+    def kept_out(self, unit: Sequence[Group], *, for_good: bool = False) -> Why:
         """Records that the unit lacks something other than room; returns a sentence about its claim."""
         return self.claiming.kept_out(unit, for_good=for_good)
 
     # -- in words ------------------------------------------------------------------------------------------
 
-    def describe_own(self, group: Group) -> str:
+    def describe_own(self, group: Group) -> Why:
         """A sentence about what is kept for the group, or why nothing is; "" if there is nothing to say."""
         claims = self._shared.claims
         claim = claims.claim(group) if claims is not None else None
         return self._reports.why_none(group) if claim is None else self._reports.last_words(claim)
 
-    def describe_in_limits(self, group: Group) -> str:
+    def describe_in_limits(self, group: Group) -> Why:
         """A sentence about groups that passed this one at a limit, and what is kept for it there; ""."""
         return self.limits.describe(group)
 
-    def describe(self, unit: Sequence[Group], short: Shortage) -> Iterator[str]:
+    def describe(self, unit: Sequence[Group], short: Shortage) -> Iterator[Why]:
         """Sentences about room that the unit lacks, and which units it is kept for."""
         if claims := self.kept_from(unit).claims:
             yield from self._reports.kept(claims, short)

@@ -40,8 +40,8 @@ from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.needed import completes, needed_members
 from gangsched.core.types.states import IN_LINE, NOT_QUEUED
+from gangsched.core.why import PassedAtLimit, Why
 from gangsched.model.pod_group import GroupKey
-from gangsched.model.printable import several
 
 _N_COUNTED = 16
 _FAIRNESS = "Fairness"
@@ -152,12 +152,11 @@ class KeptInLimits:
         known = self._known.get(group.key)
         return known if known is not None and known.group is group and self._is_kept_out(known) else None
 
-    def describe(self, group: Group) -> str:
+    def describe(self, group: Group) -> Why:
         """A sentence about groups that have passed it, and what is kept for it; "": none has, nothing is."""
         if (known := self.kept_out(group)) is None or not (known.n or known.is_at_bound):
             return ""
-        is_kept = ", and what it needs is kept for it there" if known.is_at_bound else ""
-        return f"{several(known.n, 'group')} passed it there (at most {known.bound} may){is_kept}."
+        return PassedAtLimit(known.n, known.bound, known.is_at_bound)
 
     def announce(self) -> None:
         """At the end of a turn: announces what is no longer kept, so that groups kept out are tried again."""
