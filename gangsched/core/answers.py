@@ -12,6 +12,7 @@ from gangsched.core.groups.permits import Permits
 from gangsched.core.parts import SchedulerParts
 from gangsched.core.state.pending_hooks import BIND, PERMIT, PRE_BIND, PRE_ENQUEUE
 from gangsched.core.types.group import GroupState, PodInfo
+from gangsched.core.why import RejectedBy, VictimNotEvicted
 from gangsched.model import events as ev
 from gangsched.model.printable import marked
 
@@ -48,7 +49,7 @@ class Answers:
             return
         group = self._scheduler.attempts.nominations.refused(event)
         if group is not None:
-            why = f"preemption: a victim could not be evicted: {event.code} {event.message}"
+            why = VictimNotEvicted(event.code, event.message)
             self._scheduler.attempts.commits.give_back(group, why)
 
     def _seen(self, event: ev.PodRead | ev.PodBumped, info: PodInfo | None) -> None:
@@ -80,5 +81,4 @@ class Answers:
     def _group_rejected(self, event: ev.GroupRejected) -> None:
         group = self._shared.groups.get(event.group)
         if group is not None and group.state is GroupState.WAITING:
-            why = f"rejected by {marked('user', [event.by])}" + (f": {event.reason}" if event.reason else "")
-            self._scheduler.attempts.commits.give_back(group, why)
+            self._scheduler.attempts.commits.give_back(group, RejectedBy(event.by, event.reason))

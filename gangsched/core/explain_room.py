@@ -141,7 +141,7 @@ def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | N
 def _retired(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:
     """(the explanation, the cure); None if its profile, and those of its set, start gangs."""
     unit = [group, *scheduler.shared.start_together.starting_with(group)]
-    if not (why := scheduler.attempts.admission.retired(unit)):
+    if not (why := str(scheduler.attempts.admission.retired(unit))):
         return None
     return (
         f"{why[0].upper()}{why[1:]}: it only completes gangs that are bound in part.",

@@ -24,7 +24,7 @@ def kept_out_by_set(scheduler: Scheduler, group: Group) -> tuple[str, str] | Non
     if not group.start_together or group.starts_alone:
         return None
     if problem := scheduler.shared.start_together.problem(group):
-        return sentence(problem), f"Correct what the answer names: a name, or the lists in {GROUPS_KEY}."
+        return sentence(str(problem)), f"Correct what the answer names: a name, or the lists in {GROUPS_KEY}."
     if (busy := scheduler.shared.start_together.busy(group)) is not None:
         return (
             f"It starts together with {_name(busy)}, which is {busy.state.value}: it is tried after that.",

@@ -22,6 +22,7 @@ from gangsched.core.framework.status import SUCCESS, Code, Status
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import BOUND, PENDING, Group, GroupState, PodInfo
 from gangsched.core.types.needed import completes, needed_first, needed_members
+from gangsched.core.why import ProfileGone, Why
 from gangsched.model.pod_group import GANG_KEY
 
 _TRIABLE = (
@@ -99,16 +100,16 @@ class GroupAdmission:
         """Whether the members that the unit needs may start; gone: pods that count as off their nodes.
         Raises: PluginError."""
         if self._shared.retiring and (why := self.retired(unit)):
-            return Status(Code.UNRESOLVABLE, why, GANG)
+            return Status.refused(Code.UNRESOLVABLE, why, plugin=GANG)
         if self._admits_all(unit):
             return SUCCESS
         return self._asked(unit, _needed(unit), gone)
 
-    def retired(self, unit: Sequence[Group]) -> str:
+    def retired(self, unit: Sequence[Group]) -> Why:
         """Which profile of the unit starts no gang any more, since the configuration has lost it; ""."""
         for group in unit:
             if group.scheduler_name in self._shared.retiring and not completes(group):
-                return f"profile {group.scheduler_name} is gone from the configuration"
+                return ProfileGone(group.scheduler_name)
         return ""
 
     def may_preempt(self, unit: Sequence[Group], refused: Status) -> bool:

@@ -348,6 +348,296 @@ class MembersMissing(Because, frozen=True):
         return f"{text}{gated}{self.roles}{self.more}"
 
 
+# -- not tried, or refused once it was placed --------------------------------------------------------------
+
+
+class ProfileGone(Because, frozen=True):
+    """A profile starts no gang any more."""
+
+    profile: str
+
+    def __str__(self) -> str:
+        return f"profile {self.profile} is gone from the configuration"
+
+
+class SetTooLarge(Because, frozen=True):
+    """Too many groups start together; others: some that the gang lists. key: of the lists."""
+
+    gang: str
+    others: tuple[str, ...]
+    n_most: int
+    key: str
+
+    def __str__(self) -> str:
+        return (
+            f"gang {self.gang} starts together with more than {self.n_most - 1} other groups, "
+            f"directly ({', '.join(self.others)}…) or through them; at most {self.n_most} groups may start "
+            f"together: shorten the lists in {self.key}"
+        )
+
+
+class SameName(Because, frozen=True):
+    """A list names two groups of one name, one in each dialect."""
+
+    gang: str
+    name: str
+    dialects: tuple[str, ...]
+    key: str
+
+    def __str__(self) -> str:
+        stated = " and ".join(f"a {dialect} one" for dialect in self.dialects)
+        return (
+            f"gang {self.gang} starts together with two groups named {self.name}, {stated}, and "
+            f"{self.key} cannot tell them apart: rename one of them"
+        )
+
+
+class SetBusy(Because, frozen=True):
+    """Another group of its set is being bound or unwound."""
+
+    gang: str
+    other: str
+    state: str
+
+    def __str__(self) -> str:
+        other = marked("gang", [self.other])
+        return f"gang {self.gang} starts together with {other}, which is {self.state}"
+
+
+class LabelsNotIndexed(Because, frozen=True):
+    """Pods are still being told apart by labels that selectors have only begun to use."""
+
+    labels: tuple[str, ...]
+
+    def __str__(self) -> str:
+        named = ", ".join(self.labels[:MAX_NAMED]) + (", …" if len(self.labels) > MAX_NAMED else "")
+        return (
+            f"pods are still being indexed by labels that selectors have only begun to use ({named}); "
+            "it is tried again within seconds"
+        )
+
+
+class RefusedInReserve(Because, frozen=True):
+    """A plugin has refused a group that was placed, without a reason."""
+
+    plugin: str
+
+    def __str__(self) -> str:
+        return f"{self.plugin} refused it in Reserve"
+
+
+class RefusedInPermit(Because, frozen=True):
+    """A plugin has refused a group that was reserved, without a reason."""
+
+    plugin: str
+
+    def __str__(self) -> str:
+        return f"{self.plugin} refused it in Permit"
+
+
+# -- reservations that are given back ----------------------------------------------------------------------
+
+
+class GaveBack(Because, frozen=True):
+    """A gang has given its reservations back."""
+
+    gang: str
+    why: Why
+
+    def __str__(self) -> str:
+        return f"gang {self.gang} gave its reservations back: {self.why}"
+
+
+class RestDoesNotFit(Because, frozen=True):
+    """What is missing of a gang does not fit beside what is reserved."""
+
+    why: Why
+
+    def __str__(self) -> str:
+        return f"the rest does not fit beside what was reserved: {self.why}"
+
+
+class PermitTimedOut(Because, frozen=True):
+    """A gang has waited in Permit for too long. waits_for: for what; "": it is not known."""
+
+    waits_for: Why
+    again_s: float
+
+    def __str__(self) -> str:
+        why = f" ({words(self.waits_for)})" if self.waits_for else ""
+        return f"WaitOnPermit timed out{why}; it is tried again in {self.again_s:g} s"
+
+
+class RejectedBy(Because, frozen=True):
+    """A person has rejected a gang that waited. reason: in that person's words."""
+
+    user: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"rejected by {marked('user', [self.user])}" + (f": {self.reason}" if self.reason else "")
+
+
+class PreemptedBy(Because, frozen=True):
+    """A more important gang or pod takes what was reserved."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"preempted by {marked(self.kind, [self.name], lead=f'{self.kind} ')}"
+
+
+class VictimsStay(Because, frozen=True):
+    """The victims of a preemption did not go in time."""
+
+    pods: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"preemption: its victims did not go in time: {marked('pod', self.pods)}"
+
+
+class VictimsProtected(Because, frozen=True):
+    """The rule by which victims were chosen does not allow them any more."""
+
+    def __str__(self) -> str:
+        return "preemption: its victims may no longer be evicted"
+
+
+class VictimNotEvicted(Because, frozen=True):
+    """The API server has refused to evict a victim, in its words."""
+
+    code: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"preemption: a victim could not be evicted: {self.code} {self.message}"
+
+
+class NodeGone(Because, frozen=True):
+    """A node with reservations is gone."""
+
+    node: str
+
+    def __str__(self) -> str:
+        return f"node {self.node} is gone"
+
+
+class NodeTooFull(Because, frozen=True):
+    """More is reserved and bound on a node than it offers now."""
+
+    node: str
+    resource: str
+
+    def __str__(self) -> str:
+        return f"node {self.node} no longer has enough {self.resource}"
+
+
+class NodeRefuses(Because, frozen=True):
+    """A node's cordon, taints or labels refuse a pod that is reserved there."""
+
+    node: str
+
+    def __str__(self) -> str:
+        return f"node {self.node} does not take the pod any more (cordon, taint or label)"
+
+
+class DeviceGone(Because, frozen=True):
+    """A reserved device is not listed any more, or not healthy."""
+
+    device: str
+    resource: str
+    node: str
+
+    def __str__(self) -> str:
+        return f"device {self.device} of {self.resource} on {self.node} is gone or unhealthy"
+
+
+class DeviceTaken(Because, frozen=True):
+    """A reserved device is held by another pod."""
+
+    device: str
+    resource: str
+    node: str
+
+    def __str__(self) -> str:
+        return f"device {self.device} of {self.resource} on {self.node} is now held by another pod"
+
+
+class DeviceGivenAway(Because, frozen=True):
+    """kubelet has given a reserved device to another pod."""
+
+    device: str
+    node: str
+
+    def __str__(self) -> str:
+        return f"kubelet gave {self.device} on {self.node} to another pod"
+
+
+class DeviceFailed(Because, frozen=True):
+    """Devices have failed under a running pod. devices: in words."""
+
+    devices: str
+    node: str
+    pod: str
+
+    def __str__(self) -> str:
+        return f"device {self.devices} on node {self.node} has failed under {self.pod}"
+
+
+class Outdated(Enum):
+    """Why something else should be reserved for a pod."""
+
+    TAKEN = "another scheduler's pod has taken what was reserved"
+    OTHER_DEVICES = "a member now asks for other devices than were reserved for it"
+    RESIZED = "a member was resized since it was reserved"
+
+
+class ReservationOutdated(Because, frozen=True):
+    """Something else should be reserved for a pod."""
+
+    how: Outdated
+
+    def __str__(self) -> str:
+        return self.how.value
+
+
+# -- binds that failed -------------------------------------------------------------------------------------
+
+
+class NotBound(Because, frozen=True):
+    """No bind of a gang has landed."""
+
+    gang: str
+    why: Why
+
+    def __str__(self) -> str:
+        return f"gang {self.gang} was not bound: {self.why}"
+
+
+class StartedInPart(Because, frozen=True):
+    """A gang has started with the members that it needs, and binds of others have failed."""
+
+    gang: str
+    why: Why
+
+    def __str__(self) -> str:
+        return f"gang {self.gang} has started without all of its members: {self.why}"
+
+
+class AnswerUnclear(Because, frozen=True):
+    """The API server gives no clear answer to a gang's binds. message: in its words."""
+
+    gang: str
+    message: str
+
+    def __str__(self) -> str:
+        return (
+            f"gang {self.gang} keeps what it has reserved until the API server itself gives a clear answer: "
+            f"{words(self.message)}"
+        )
+
+
 # -- what is kept for it, and from it ----------------------------------------------------------------------
 
 
@@ -492,6 +782,23 @@ class Reserved(Because, frozen=True):
     def __str__(self) -> str:
         then = f"for {self.wait_s:g} s at most, then all is given back and tried again"
         return f"gang {self.gang} is reserved and waits: {words(self.waits_for)}; {then}"
+
+
+class OthersOfSet(Because, frozen=True):
+    """A gang waits for another one that starts with it."""
+
+    def __str__(self) -> str:
+        return "another group that starts with it"
+
+
+class WithProblem(Because, frozen=True):
+    """What a gang waits for, and the problem of another that it names."""
+
+    why: Why
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.why} ({self.problem})"
 
 
 class WaitsForVictims(Because, frozen=True):

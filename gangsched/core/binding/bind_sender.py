@@ -15,6 +15,7 @@ from gangsched.core.state.bind_table import BindCause, move_binds
 from gangsched.core.state.pending_hooks import BIND
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import LEAVING, Group, GroupState, MemberState, PodInfo
+from gangsched.core.why import Why
 from gangsched.model.device_labels import allocation_labels, allocation_text
 from gangsched.model.devices import ALLOCATED_KEY, allocation_annotations, is_device_key
 from gangsched.model.effects import BindPod, CancelBinds
@@ -67,7 +68,7 @@ class BindSender:
         info.sent_queue = "" if book is None else book.started_in(info)
         return _binding(info, group, key, _annotations_of(group, key))
 
-    def give_back(self, group: Group, why: str) -> None:
+    def give_back(self, group: Group, why: Why) -> None:
         """Releases the reservations of a group of which no bind was sent or will be; `settle` does the
         rest."""
         if group.state is GroupState.BINDING:
@@ -75,7 +76,7 @@ class BindSender:
             group.failed_binds[""] = why
             self._shared.mark_group(group)
 
-    def withdraw(self, group: Group, why: str) -> None:
+    def withdraw(self, group: Group, why: Why) -> None:
         """Withdraws unsent binds of a binding group that has lost a reservation."""
         if not group.failed_binds:
             group.failed_binds[""] = why

@@ -36,6 +36,7 @@ from gangsched.core.types.group import (
     PodInfo,
 )
 from gangsched.core.types.states import SENT
+from gangsched.core.why import Why
 from gangsched.model.effects import GetPod
 from gangsched.model.events import (
     BindCancelled,
@@ -104,7 +105,7 @@ class Binder:
         for group, members in ready:
             self._sender.send(group, self.staggered.may_leave(group, members))
 
-    def take_back(self, group: Group, why: str) -> None:
+    def take_back(self, group: Group, why: Why) -> None:
         """Stops unsent binds of a binding group that has lost a reservation."""
         if not self.pre_bind.stop(group, why):
             self._sender.withdraw(group, why)
@@ -253,7 +254,7 @@ class Binder:
         else:
             self._sender.send(info.group, (info,))
 
-    def _why_not_again(self, info: PodInfo, group: Group) -> str:
+    def _why_not_again(self, info: PodInfo, group: Group) -> Why:
         """Returns why a bind without effect is not sent again; "" if it is."""
         cache = self._shared.cache
         broken = reservation_broken(cache, info) or reservation_taken(cache, info)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from gangsched.core.state.bind_table import BindCause, move_bind
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import ASSUMED, LEAVING, BindState, MemberState, PodInfo
+from gangsched.core.why import Why
 from gangsched.model.effects import BumpPod, CancelBinds
 from gangsched.model.events import PodBumped
 from gangsched.model.objects import Pod
@@ -35,7 +36,7 @@ class FencedBinds:
         """Whether the pod has changed since its bind was sent, which then cannot land."""
         return self._is_fenced and pod.metadata.resource_version != info.sent_version
 
-    def lost(self, info: PodInfo, why: str, state: MemberState) -> None:
+    def lost(self, info: PodInfo, why: Why, state: MemberState) -> None:
         """Gives up a bind: its room is freed once it cannot land; the rest of the gang is not sent."""
         group = info.group
         assert group is not None

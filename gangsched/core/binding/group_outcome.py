@@ -19,6 +19,7 @@ from gangsched.core.state.start_table import StartCause, move_start
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import BOUND, Group, GroupState
+from gangsched.core.why import NotBound, StartedInPart, Why
 from gangsched.model.events import EvictionFailed
 
 UNWIND = "unwind"
@@ -62,14 +63,13 @@ class GroupOutcome:
             shared.queue.back_off(group, Cause.BIND_FAILED, shared.now_s)
             if group.is_gang and group.n_pending:
                 shared.mark_group(group)  # the numbers by which it was being bound no longer hold
-            message = f"gang {group.key} was not bound: {why}" if group.is_gang else why
-            self._reporter.rejected(group, message)
+            self._reporter.rejected(group, NotBound(str(group.key), why) if group.is_gang else why)
         else:
             self._reporter.bound_in_part(group, why)
             self.half_bound(group)
         shared.try_again(shared.siblings(group).values())
 
-    def _whole(self, group: Group, why: str) -> None:
+    def _whole(self, group: Group, why: Why) -> None:
         """Records that the group has started; other members whose binds failed are retried after its
         backoff."""
         shared = self._shared
@@ -87,7 +87,7 @@ class GroupOutcome:
             self._reporter.bound(group)
         if is_short:
             shared.queue.back_off(group, Cause.BIND_FAILED, shared.now_s)
-            self._reporter.rejected(group, f"gang {group.key} has started without all of its members: {why}")
+            self._reporter.rejected(group, StartedInPart(str(group.key), why))
             return
         group.failure = 0
         if group.n_pending:

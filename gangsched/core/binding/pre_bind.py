@@ -28,6 +28,7 @@ from gangsched.core.state.state import SharedState
 from gangsched.core.state.timers import DeadlineKind, Deadlines
 from gangsched.core.types.group import NEVER_S, BindState, Group, MemberState, PodInfo
 from gangsched.core.types.needed import templates_of
+from gangsched.core.why import Why
 from gangsched.model.events import HookAnswered
 from gangsched.model.pod_group import GroupKey
 
@@ -119,7 +120,7 @@ class PreBind:
         if unit is not None:
             self._go_on_or_stop(unit)
 
-    def stop(self, group: Group, why: str) -> bool:
+    def stop(self, group: Group, why: Why) -> bool:
         """Releases the group and the groups that start with it; False if it is not being prepared."""
         unit = self._units.get(group.key)
         if unit is None:
@@ -168,7 +169,7 @@ class PreBind:
         for unit in self._until_s.due(self._shared.now_s):
             self._stop(unit, self._conflicts.blocks(unit.groups) or "its turn did not come in time")
 
-    def _stop(self, unit: _Unit, why: str) -> None:
+    def _stop(self, unit: _Unit, why: Why) -> None:
         self._shared.hooks.cancel(unit.open.values())
         self._close(unit)
         for group in unit.groups:

@@ -9,39 +9,48 @@ from __future__ import annotations
 from gangsched.core.cache.cache import Cache
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.pod_template import device_demands_of
+from gangsched.core.why import (
+    DeviceGone,
+    DeviceTaken,
+    NodeGone,
+    NodeTooFull,
+    Outdated,
+    ReservationOutdated,
+    Why,
+)
 from gangsched.model.objects import Pod
 
-_OVERTAKEN = "another scheduler's pod has taken what was reserved"
-_OTHER_DEVICES = "a member now asks for other devices than were reserved for it"
-_RESIZED = "a member was resized since it was reserved"
+_OVERTAKEN = ReservationOutdated(Outdated.TAKEN)
+_OTHER_DEVICES = ReservationOutdated(Outdated.OTHER_DEVICES)
+_RESIZED = ReservationOutdated(Outdated.RESIZED)
 
 
-def reservation_broken(cache: Cache, info: PodInfo) -> str:
+def reservation_broken(cache: Cache, info: PodInfo) -> Why:
     """Returns why the reserved node or device is unusable now; "" if all is well."""
     row = cache.nodes.row_of.get(info.node_name)
     if row is None:
-        return f"node {info.node_name} is gone"
+        return NodeGone(info.node_name)
     for resource, ids in info.ids.items():
         missing = cache.ledger.promised_unusable(row, resource, ids)
         if missing:
-            return f"device {missing} of {resource} on {info.node_name} is gone or unhealthy"
+            return DeviceGone(missing, resource, info.node_name)
     for column, amount in zip(info.template.columns, info.template.amounts, strict=True):
         if amount and cache.nodes.free[column, row] < 0:
-            return f"node {info.node_name} no longer has enough {cache.table.names[column]}"
+            return NodeTooFull(info.node_name, cache.table.names[column])
     return ""
 
 
-def reservation_taken(cache: Cache, info: PodInfo) -> str:
+def reservation_taken(cache: Cache, info: PodInfo) -> Why:
     """Returns a sentence on the reserved device that another live pod now holds; "" if none."""
     for resource, ids in info.ids.items():
         holders = cache.ledger.holders(info.row, resource)
         for device_id in ids:
             if len(holders.get(device_id, ())) > 1:
-                return f"device {device_id} of {resource} on {info.node_name} is now held by another pod"
+                return DeviceTaken(device_id, resource, info.node_name)
     return ""
 
 
-def reservation_lost(cache: Cache, info: PodInfo) -> str:
+def reservation_lost(cache: Cache, info: PodInfo) -> Why:
     """Returns why an unsent reservation should be replaced by a new one; "" if it should not.
 
     It is broken; or another live pod holds one of its devices, or may hold one, as nothing shows which it

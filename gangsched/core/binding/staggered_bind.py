@@ -23,6 +23,7 @@ from gangsched.core.state.bind_table import BindCause, move_bind
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.timers import DeadlineKind, Deadlines
 from gangsched.core.types.group import BindState, Group, MemberState, PodInfo
+from gangsched.core.why import Why
 from gangsched.model.pod_group import GroupKey
 
 
@@ -58,7 +59,7 @@ class StaggeredBind:
                 if going:
                     self._sender.send(group, going)
 
-    def _why_not(self, group: Group, held: Sequence[PodInfo]) -> str:
+    def _why_not(self, group: Group, held: Sequence[PodInfo]) -> Why:
         """Why its held members must not be bound any more, or ""."""
         for info in held:
             if lost := reservation_lost(self._shared.cache, info):
@@ -76,7 +77,7 @@ class StaggeredBind:
                 return f"gang {one.key}, which starts with it, was not bound"
         return ""
 
-    def stop(self, group: Group, why: str) -> bool:
+    def stop(self, group: Group, why: Why) -> bool:
         """Gives up the group's held members; False if there are none."""
         if group.key not in self._until_s or not _held(group):
             return False

@@ -26,6 +26,7 @@ from gangsched.core.state.requeue_order import name_of
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.timers import DeadlineKind, Deadlines
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, PodInfo
+from gangsched.core.why import DeviceFailed, Why
 from gangsched.model.device_labels import inventory_text
 from gangsched.model.events import EvictionFailed
 from gangsched.model.objects import Node
@@ -65,7 +66,7 @@ class _Failure(msgspec.Struct):
 class Releases(Protocol):
     """What makes a waiting group release what it holds; core.groups.commits has the one implementation."""
 
-    def give_back(self, group: Group, why: str) -> None:
+    def give_back(self, group: Group, why: Why) -> None:
         """Releases the reservations of the group and its waiting siblings; they back off."""
         ...
 
@@ -270,7 +271,7 @@ class DeviceHealth:
                 del self._acted_s[key]
             self._acted_s[name_of(group)] = shared.now_s
             shared.count("device_evictions")
-        failed = f"device {failure.devices} on node {info.node_name} has failed under {info.pod.key}"
+        failed = DeviceFailed(failure.devices, info.node_name, info.pod.key)
         if takes_gang:
             shared.requeue_order.keep(group, (), shared.now_s)
             self._tell(info, "Warning", "DeviceEviction", f"gang {group.key} is evicted: {failed}")

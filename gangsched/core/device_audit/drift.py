@@ -33,6 +33,7 @@ from gangsched.core.state.state import SharedState
 from gangsched.core.state.timers import DeadlineKind, Deadlines
 from gangsched.core.types.group import NEVER_S, ON_ITS_WAY, MemberState, PodInfo
 from gangsched.core.types.states import ENDED
+from gangsched.core.why import DeviceGivenAway
 from gangsched.errors import ParseError
 from gangsched.model.device_labels import allocated_labels, allocation_labels, allocation_of, allocation_text
 from gangsched.model.device_report import DEVICE_REPORT_KEY, DeviceReport, parse_report
@@ -283,7 +284,7 @@ class DriftAudit:
         else:
             self._shared.broken_reservations[info.group.key] = (
                 info.group,
-                f"kubelet gave {device_id} on {info.node_name} to another pod",
+                DeviceGivenAway(device_id, info.node_name),
             )
 
     def _is_useless(self, info: PodInfo) -> str:

@@ -43,15 +43,30 @@ from gangsched.core.types.group import (
     Preemption,
 )
 from gangsched.core.units import GroupAdmission, Units
-from gangsched.core.why import ClaimsFirst, OfPlugin, Reserved, Why, together, words
-from gangsched.model.printable import marked
+from gangsched.core.why import (
+    ClaimsFirst,
+    LabelsNotIndexed,
+    OfPlugin,
+    OthersOfSet,
+    PermitTimedOut,
+    RefusedInPermit,
+    RefusedInReserve,
+    Reserved,
+    RestDoesNotFit,
+    SetBusy,
+    VictimsProtected,
+    VictimsStay,
+    Why,
+    WithProblem,
+    together,
+)
 from gangsched.model.workloads import DEVICE_CLASSES
 
 # Limit on claims made for other groups in one turn; each costs a plan.
 _MAX_CLAIMED = 4
 # How many unreadable statements one event names.
 _MAX_UNREAD = 3
-NOT_ANY_MORE = "preemption: its victims may no longer be evicted"
+NOT_ANY_MORE = VictimsProtected()
 
 
 class Attempts:
@@ -98,8 +113,7 @@ class Attempts:
                 return
             self._shared.start_together.refused.pop(group.key, None)
             if (busy := self._shared.start_together.busy(group)) is not None:
-                other = marked("gang", [str(busy.key)])
-                why = f"gang {group.key} starts together with {other}, which is {busy.state.value}"
+                why = SetBusy(str(group.key), str(busy.key), busy.state.value)
                 self.commits.keep_out([group], why, GANG)
                 return
         unit = self._units.unit(group)
@@ -143,12 +157,8 @@ class Attempts:
             selected.add_now(wanted)
             shared.cache.settle(shared.now_s)
             return False
-        named = ", ".join([*wanted][:3]) + (", …" if len(wanted) > 3 else "")
-        message = (
-            f"pods are still being indexed by labels that selectors have only begun to use ({named}); "
-            "it is tried again within seconds"
-        )
-        self.commits.reject(unit, message, FitError(unit[0], message, (), Code.PENDING))
+        why = LabelsNotIndexed((*wanted,))
+        self.commits.reject(unit, why, FitError(unit[0], why, (), Code.PENDING))
         return True
 
     def _report_unread_walltimes(self, unit: Sequence[Group]) -> None:
@@ -168,7 +178,7 @@ class Attempts:
         revision = (shared.n_inputs, shared.cache.view.journal_end)
         yield from self._ends.sentences(short, shared.walltimes, revision, partial(latest_end, shared))
 
-    def _refuse_set(self, group: Group, why: str) -> None:
+    def _refuse_set(self, group: Group, why: Why) -> None:
         """Refuses a set with more groups than allowed. Groups already waiting are refused in their turn."""
         self._shared.start_together.refused[group.key] = None
         self.commits.keep_out([group], why, GANG)
@@ -206,7 +216,7 @@ class Attempts:
             self.nominations.drop(each, keep_written=True)
         refused = self.commits.reserve(unit, answer)
         if refused is not None:
-            why = refused.reason or f"{refused.plugin} refused it in Reserve"
+            why = refused.why or RefusedInReserve(refused.plugin)
             self.commits.keep_out(unit, why, refused.plugin)
             return
         self._permit(unit)
@@ -217,7 +227,7 @@ class Attempts:
         if isinstance(answer, FitError) and all(each.n_assumed and each.n_short <= 0 for each in unit):
             answer = Plan([])  # members beyond the needed ones stay pending for now
         if isinstance(answer, FitError):
-            why = f"the rest does not fit beside what was reserved: {answer.why}"
+            why = RestDoesNotFit(answer.why)
             if sum(self._shared.forget_all(each, why) for each in unit) > 0:
                 self._shared.flush_changes()
                 answer = self.placer.place(unit, self.kept)
@@ -253,7 +263,7 @@ class Attempts:
         others = [status for _, status in answers if not status.is_success]
         refused = next((status for status in others if status.code is not Code.WAIT), None)
         if refused is not None:
-            why = refused.reason or f"{refused.plugin} refused it in Permit"
+            why = refused.why or RefusedInPermit(refused.plugin)
             self.commits.keep_out(unit, why, refused.plugin)
         elif not others:
             for group in unit:
@@ -273,9 +283,9 @@ class Attempts:
             deadline_s = shared.now_s + wait_s
         shared.queue.park(group, Cause.PERMIT_WAITS, deadline_s)
         if not self._permits.is_asking(group):
-            why = status.reason or "another group that starts with it"
+            why = status.why or OthersOfSet()
             unread = shared.start_together.unread(group)
-            self._reporter.waiting(group, f"{why} ({unread})" if unread else why, wait_s)
+            self._reporter.waiting(group, WithProblem(why, unread) if unread else why, wait_s)
 
     def timed_out(self, group: Group) -> None:
         """Acts on WaitOnPermit's deadline: releases the reservations of the whole set."""
@@ -284,16 +294,16 @@ class Attempts:
                 self.commits.give_back(group, NOT_ANY_MORE)
             elif not self.nominations.again(group):
                 self._shared.count("preemption_timeouts")
-                left = marked("pod", [info.pod.key for info in group.preemption.waits_for.values()])
-                self.commits.give_back(group, f"preemption: its victims did not go in time: {left}")
+                left = tuple(info.pod.key for info in group.preemption.waits_for.values())
+                self.commits.give_back(group, VictimsStay(left))
             return
         if not group.n_assumed:  # it waited for victims with a group that is gone, or no longer of its set
             self._shared.queue.activate(group, Cause.LOOK_AGAIN)
             return
         self._shared.count("permit_timeouts")
-        why = f" ({words(group.why.waits_for)})" if isinstance(group.why, Reserved) else ""
+        waits_for = group.why.waits_for if isinstance(group.why, Reserved) else ""
         in_s = self._shared.queue.backoff_s(group.failure + 1)
-        self.commits.give_back(group, f"WaitOnPermit timed out{why}; it is tried again in {in_s:g} s")
+        self.commits.give_back(group, PermitTimedOut(waits_for, in_s))
 
     def _is_outdated(self, group: Group) -> bool:
         try:

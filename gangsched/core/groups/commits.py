@@ -17,7 +17,7 @@ from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import ASSUMED, PENDING, Group, GroupState, MemberState
 from gangsched.core.types.placement import Placement
 from gangsched.core.types.pod_template import PodTemplate
-from gangsched.core.why import Why, together
+from gangsched.core.why import GaveBack, Why, together
 
 
 class Commits:
@@ -119,7 +119,7 @@ class Commits:
                 self._nominations.rounds.awaited(group, unit[0])
             self._reporter.rejected(group, why)
 
-    def give_back(self, group: Group, why: str) -> None:
+    def give_back(self, group: Group, why: Why) -> None:
         """Releases the reservations of a waiting group and its waiting siblings; they back off."""
         shared = self._shared
         waiting = [group, *(g for g in shared.siblings(group).values() if g.state is GroupState.WAITING)]
@@ -128,5 +128,5 @@ class Commits:
             self._nominations.drop(each)
             shared.queue.back_off(each, Cause.GAVE_BACK, shared.now_s)
             self._reporter.aborted(each, f"gang {each.key} gives its reservations back: {why}")
-            self._reporter.rejected(each, f"gang {each.key} gave its reservations back: {why}")
+            self._reporter.rejected(each, GaveBack(str(each.key), why))
         shared.flush_changes()

@@ -32,8 +32,7 @@ from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo, 
 from gangsched.core.types.placement import Nominated, Placement
 from gangsched.core.types.victim_words import LOWER, PAST_WALLTIME
 from gangsched.core.units import Units
-from gangsched.core.why import RoomLost, Why, beyond, together
-from gangsched.model.printable import marked
+from gangsched.core.why import PreemptedBy, RoomLost, Why, beyond, together
 
 
 class MakingRoom:
@@ -141,7 +140,7 @@ class MakingRoom:
             whose = LOWER if rule is None else rule.whose
             return _with(error, would_take(answer, shared.cache.view, whose), Code.UNSCHEDULABLE)
         kind = "gang" if unit[0].is_gang else "pod"
-        why = f"preempted by {marked(kind, [str(unit[0].key)], lead=f'{kind} ')}"
+        why = PreemptedBy(kind, str(unit[0].key))
         wanted = {(p.row, i) for p in answer.plan.placements for i in _device_ids(p)}
         for group in yielding:
             if group.preemption is not None and not wanted.isdisjoint(self._claimed(group)):

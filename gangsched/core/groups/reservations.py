@@ -14,6 +14,7 @@ from gangsched.core.groups.attempts import Attempts
 from gangsched.core.kept.nominations import room_taken
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import Group, GroupState, MemberState
+from gangsched.core.why import NodeRefuses, Why
 from gangsched.model.objects import Node
 
 
@@ -56,7 +57,7 @@ class Reservations:
             elif group.state is GroupState.BINDING:
                 self._binder.take_back(group, why)
 
-    def _turned_away(self, serial: int, group: Group, row: int) -> str:
+    def _turned_away(self, serial: int, group: Group, row: int) -> Why:
         """Why the node's labels, taints or cordon now refuse a pod with a reservation there; "" if not."""
         shared = self._shared
         info = next(info for info in group.members.values() if info.template.serial == serial)
@@ -67,4 +68,4 @@ class Reservations:
         except PluginError as error:
             shared.hooks.blame(error, group)
             return ""  # no plugin has refused
-        return f"node {shared.cache.view.name(row)} does not take the pod any more (cordon, taint or label)"
+        return NodeRefuses(shared.cache.view.name(row))

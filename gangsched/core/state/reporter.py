@@ -28,7 +28,7 @@ from gangsched.core.state.group_status import (
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import BOUND, Group, MemberState, PodInfo
 from gangsched.core.types.lost_members import lacks
-from gangsched.core.why import OfGang, Reserved, Why, words
+from gangsched.core.why import AnswerUnclear, OfGang, Reserved, Why, words
 from gangsched.errors import InvariantError
 from gangsched.model.effects import (
     DEVICES_HEALTHY,
@@ -146,7 +146,7 @@ class Reporter:
         self._tell(group, message)
         self.event(group, "Warning", "GangAborted", "Scheduling", message)
 
-    def bound_in_part(self, group: Group, why: str) -> None:
+    def bound_in_part(self, group: Group, why: Why) -> None:
         """Reports that some binds landed and others failed. The unbound members and the gang's object show it
         only once completing the gang has failed too: most often they are bound within the same second."""
         message = f"gang {group.key} is bound in part ({group.n_bound} of {group.start_count}): {why}"
@@ -171,12 +171,9 @@ class Reporter:
 
         Its pods get no condition: it is unknown which of them are bound.
         """
-        message = (
-            f"gang {group.key} keeps what it has reserved until the API server itself gives a clear answer: "
-            f"{words(message)}"
-        )
+        group.why = AnswerUnclear(str(group.key), message)
+        message = str(group.why)
         self._tell(group, message)
-        group.why = message
         if group.reported != message:
             group.reported = message
             self.event(group, "Warning", "AnswerUnclear", "Binding", message)

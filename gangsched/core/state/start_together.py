@@ -21,6 +21,7 @@ from types import MappingProxyType
 
 from gangsched.core.types.group import Group, GroupState, PodInfo
 from gangsched.core.types.needed import needed_members
+from gangsched.core.why import SameName, SetTooLarge, Why
 from gangsched.model.pod_group import GROUPS_KEY, MAX_START_TOGETHER, GroupKey
 
 _BUSY = (GroupState.BINDING, GroupState.UNWINDING)
@@ -83,23 +84,16 @@ class StartTogether:
         del found[str(group.key)]
         return found
 
-    def problem(self, group: Group) -> str:
+    def problem(self, group: Group) -> Why:
         """Returns why the group cannot start because of its set; empty if it can."""
         refused = self._set_of(group) if group.start_together else None
         if not isinstance(refused, str):
             return ""
         if refused:
-            stated = " and ".join(f"a {key.dialect} one" for key in self._listing[refused])
-            return (
-                f"gang {group.key} starts together with two groups named {refused}, {stated}, and "
-                f"{GROUPS_KEY} cannot tell them apart: rename one of them"
-            )
+            dialects = tuple(key.dialect for key in self._listing[refused])
+            return SameName(str(group.key), refused, dialects, GROUPS_KEY)
         others = [name for name in group.start_together if name != str(group.key)][:3]
-        return (
-            f"gang {group.key} starts together with more than {MAX_START_TOGETHER - 1} other groups, "
-            f"directly ({', '.join(others)}…) or through them; at most {MAX_START_TOGETHER} groups may start "
-            f"together: shorten the lists in {GROUPS_KEY}"
-        )
+        return SetTooLarge(str(group.key), tuple(others), MAX_START_TOGETHER, GROUPS_KEY)
 
     def busy(self, group: Group) -> Group | None:
         """Returns the first group of its set that is being bound or unwound, if any: meanwhile the set is not

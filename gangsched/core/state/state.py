@@ -123,7 +123,7 @@ class SharedState:
         self.evictions = Evictions(self.cache.pods, self.effects)
         self.decides = False
         """Whether all existing objects have been received and no other process leads."""
-        self.broken_reservations: dict[GroupKey, tuple[Group, str]] = {}
+        self.broken_reservations: dict[GroupKey, tuple[Group, Why]] = {}
         """Groups with a broken reservation found in this turn, and why."""
         self._take_walltimes(settings.queueing)
         order, lanes = self._take_order(profiles)

@@ -180,7 +180,7 @@ class Group:
         self.since_s = now_s
         self.first_complete_s = NEVER_S
         self.attempts = self.failure = self.active_token = self.n_early = 0
-        self.failed_binds: dict[str, str] = {}
+        self.failed_binds: dict[str, Why] = {}
         self.cause_id = self.reported = self.warned = self.lost = self.start_record = ""
         self.marked: tuple[str, Mapping[str, Condition | None]] = _UNMARKED
         self.doubts: tuple[str, ...] = ()
