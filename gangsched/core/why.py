@@ -331,6 +331,16 @@ class QueueFull(Because, frozen=True):
         return f"queue {self.queue}: {used} of {limit} {self.resource} used{beside}, needs {needs}"
 
 
+class DefinitionMissing(Because, frozen=True):
+    """A gang's object does not exist, or nothing else defines it. missing: in words."""
+
+    gang: str
+    missing: str
+
+    def __str__(self) -> str:
+        return f"gang {self.gang} waits for {self.missing}"
+
+
 class MembersMissing(Because, frozen=True):
     """A gang has been incomplete for a while. roles: which lack members, in words; more: what else is known
     of why, in words."""
@@ -433,6 +443,40 @@ class RefusedInPermit(Because, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.plugin} refused it in Permit"
+
+
+class AsksTooMuch(Because, frozen=True):
+    """The pods of a unit ask too much together for one turn. where: the fields; n: how much, in words."""
+
+    where: str
+    n: str
+    n_most: int
+
+    def __str__(self) -> str:
+        return (
+            f"all pods that start together ask too much in {self.where}: {self.n},"
+            f" at most {self.n_most:,} for one turn"
+        )
+
+
+class ClusterTooSmall(Because, frozen=True):
+    """A gang's minResources are more than all nodes together have, in use or not."""
+
+    gang: str
+    resource: str
+    wanted: int
+    there: int
+
+    def __str__(self) -> str:
+        asks, have = amount_text(self.resource, self.wanted), amount_text(self.resource, self.there)
+        return f"gang {self.gang}: minResources is {asks} {self.resource} and all nodes together have {have}"
+
+
+class ExtendersSilent(Because, frozen=True):
+    """Extenders were asked about a gang's nodes and have not answered."""
+
+    def __str__(self) -> str:
+        return "extenders did not answer in time"
 
 
 # -- reservations that are given back ----------------------------------------------------------------------
@@ -585,6 +629,29 @@ class DeviceFailed(Because, frozen=True):
         return f"device {self.devices} on node {self.node} has failed under {self.pod}"
 
 
+class MembersLeft(Because, frozen=True):
+    """Members that waited have left, and too few are there. roles: which lack members, in words."""
+
+    n_existing: int
+    n_needed: int
+    roles: str
+
+    def __str__(self) -> str:
+        return f"{self.n_existing} of {self.n_needed} members are left{self.roles}"
+
+
+class RanPastWalltime(Because, frozen=True):
+    """A gang or pod, with its kind in `name`, has run for longer than it stated. at: the end; None: the time
+    of day is unknown."""
+
+    name: str
+    at: datetime | None
+
+    def __str__(self) -> str:
+        when = f", which was over{time_text('at', self.at)}" if self.at is not None else ""
+        return f"{self.name} has run past its walltime{when}"
+
+
 class Outdated(Enum):
     """Why something else should be reserved for a pod."""
 
@@ -600,6 +667,114 @@ class ReservationOutdated(Because, frozen=True):
 
     def __str__(self) -> str:
         return self.how.value
+
+
+# -- evictions, and devices that are not those planned -----------------------------------------------------
+
+
+class EvictionRefused(Because, frozen=True):
+    """The API server refuses to evict a pod, in its words."""
+
+    pod: str
+    code: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"evicting {self.pod}: {self.code} {self.message}"
+
+
+class Evicted(Because, frozen=True):
+    """Why all of a gang is evicted, as a sentence."""
+
+    why: Why
+
+    def __str__(self) -> str:
+        return f"{self.why}."
+
+
+class EvictedAgain(Because, frozen=True):
+    """Why a gang is evicted, and that an eviction was refused."""
+
+    why: Why
+    refused: EvictionRefused
+
+    def __str__(self) -> str:
+        return f"{self.why} It is asked again, refused: {self.refused}"
+
+
+class BeingBound(Because, frozen=True):
+    """Pods that may be evicted are being bound. whose: which pods these are."""
+
+    whose: str
+
+    def __str__(self) -> str:
+        return f"{self.whose} are being bound and can be evicted after that"
+
+
+class VictimSearchEnded(Because, frozen=True):
+    """The search for victims ended at its limit. whose: which pods might go."""
+
+    whose: str
+    n_looks: int
+
+    def __str__(self) -> str:
+        return f"the search for {self.whose} to evict ended at searchVictims ({self.n_looks})"
+
+
+class NoVictimsFound(Because, frozen=True):
+    """No choice of victims makes room."""
+
+    def __str__(self) -> str:
+        return "no set of victims was found that makes room"
+
+
+class GivenOthers(Because, frozen=True):
+    """kubelet gave a pod other devices than planned. now, planned: in words."""
+
+    now: str
+    planned: str
+
+    def __str__(self) -> str:
+        return f"kubelet gave it {self.now} instead of the planned {self.planned}"
+
+
+class Exchanged(Because, frozen=True):
+    """What was planned for a pod went to another one. now: the devices that it has instead, in words."""
+
+    now: str
+
+    def __str__(self) -> str:
+        return f"what was planned for it went to another pod; instead it has {self.now}"
+
+
+class WentToAnother(Because, frozen=True):
+    """kubelet gave a device that was planned for a pod to another one."""
+
+    device: str
+
+    def __str__(self) -> str:
+        return f"kubelet gave {self.device}, which was planned for it, to another pod"
+
+
+class AgainstConstraint(Because, frozen=True):
+    """The devices that a pod has do not satisfy its constraint, in words."""
+
+    devices: tuple[str, ...]
+    resource: str
+    constraint: str
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.devices)} are not {self.resource} {self.constraint}"
+
+
+class ListedOtherwise(Because, frozen=True):
+    """A pod's annotations or labels do not list the devices that it has. how: in words, as `has`."""
+
+    how: str
+    has: str
+
+    def __str__(self) -> str:
+        return f"{self.how}; it was given {self.has}"
 
 
 # -- binds that failed -------------------------------------------------------------------------------------

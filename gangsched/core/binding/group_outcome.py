@@ -19,7 +19,7 @@ from gangsched.core.state.start_table import StartCause, move_start
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import BOUND, Group, GroupState
-from gangsched.core.why import NotBound, StartedInPart, Why
+from gangsched.core.why import Evicted, EvictedAgain, EvictionRefused, NotBound, StartedInPart, Why
 from gangsched.model.events import EvictionFailed
 
 UNWIND = "unwind"
@@ -43,8 +43,8 @@ class GroupOutcome:
         self._pre_bind = pre_bind
         self._staggered = staggered
         self._records = records
-        self._overrun: WeakKeyDictionary[Group, str] = WeakKeyDictionary()
-        """Groups evicted for their walltime, and the reason in words."""
+        self._overrun: WeakKeyDictionary[Group, Why] = WeakKeyDictionary()
+        """Groups evicted for their walltime, and the reason."""
         self._refused: WeakKeyDictionary[Group, None] = WeakKeyDictionary()
         """Groups whose message is the last refusal of an eviction."""
 
@@ -174,10 +174,10 @@ class GroupOutcome:
         """Evicts a gang that was whole; its successors start together when the last of it is gone."""
         self._evict_all(group, Cause.EVICTED)
 
-    def evict_overrun(self, group: Group, why: str) -> None:
+    def evict_overrun(self, group: Group, why: Why) -> None:
         """Likewise evicts a gang or pod whose time is over. Members that have succeeded stay as they are:
         only evicted ones still have to run."""
-        self._overrun[group] = group.why = why
+        self._overrun[group] = group.why = Evicted(why)
         self._evict_all(group, Cause.OVERRUN)
 
     def _evict_all(self, group: Group, cause: Cause) -> None:
@@ -206,14 +206,14 @@ class GroupOutcome:
         info = self._shared.cache.pods.get(event.uid)
         if info is None or info.group is None or event.code == 404:
             return
-        group, refused = info.group, f"evicting {info.pod.key}: {event.code} {event.message}"
+        group, refused = info.group, EvictionRefused(info.pod.key, event.code, event.message)
         if (why := self._overrun.get(group)) is not None:
-            group.why = f"{why} It is asked again, refused: {refused}"
+            group.why = EvictedAgain(why, refused)
         elif group.state is GroupState.UNWINDING:
             self._refused[group] = None
             group.why = refused
         if event.code != 429:
-            self._reporter.aborted(group, refused)
+            self._reporter.aborted(group, str(refused))
 
     def unwound(self, group: Group) -> None:
         """Starts the gang over, once its last bound member is gone, with members that have not succeeded."""

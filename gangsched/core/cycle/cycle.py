@@ -44,6 +44,7 @@ from gangsched.core.types.needed import split, templates_of
 from gangsched.core.types.placement import Nominated, Placement
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.core.why import (
+    ClusterTooSmall,
     DeviceSetsGivenUp,
     DevicesOff,
     Excluded,
@@ -57,7 +58,6 @@ from gangsched.core.why import (
 )
 from gangsched.model.device_constraints import CONSTRAINTS_KEY
 from gangsched.model.required_ids import REQUIRE_IDS_KEY
-from gangsched.model.resources import amount_text
 
 GANG = "GangScheduling"
 
@@ -282,7 +282,7 @@ def _place_group(demand: Demand, trial: Trial, topology_key: str) -> Placing | F
     return outcome
 
 
-def _cluster_too_small(group: Group, view: RoomQueries) -> str:
+def _cluster_too_small(group: Group, view: RoomQueries) -> Why:
     """Returns a sentence about minResources that all nodes together lack, in use or not; "" if none.
 
     A controller may include room for members that come later or never, so it is not a sum to wait for.
@@ -292,8 +292,7 @@ def _cluster_too_small(group: Group, view: RoomQueries) -> str:
     for name, wanted in group.definition.min_resources.items():
         there = int(view.allocatable(view.table.column(name)).sum()) if name in view.table else 0
         if there < wanted:
-            asks, have = amount_text(name, wanted), amount_text(name, there)
-            return f"gang {group.key}: minResources is {asks} {name} and all nodes together have {have}"
+            return ClusterTooSmall(str(group.key), name, wanted, there)
     return ""
 
 

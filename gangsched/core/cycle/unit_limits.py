@@ -16,9 +16,10 @@ from operator import attrgetter
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.core.types.spec_limits import MAX_UNIT_ENTRIES, MAX_UNIT_REQUIREMENTS, MAX_UNIT_TERMS
+from gangsched.core.why import AsksTooMuch, Why
 
 
-def over_unit_limit(members: Sequence[Sequence[PodInfo]]) -> str:
+def over_unit_limit(members: Sequence[Sequence[PodInfo]]) -> Why:
     """Returns why the members of the unit's groups ask too much together; "" if they do not."""
     if len(members) == 1 and len(members[0]) == 1:
         return ""
@@ -27,14 +28,14 @@ def over_unit_limit(members: Sequence[Sequence[PodInfo]]) -> str:
         return ""
     n = sum(one.n_node_requirements for one in templates)
     if n > MAX_UNIT_REQUIREMENTS:
-        return _said("nodeAffinity and nodeSelector", f"{n:,} requirements", MAX_UNIT_REQUIREMENTS)
+        return AsksTooMuch("nodeAffinity and nodeSelector", f"{n:,} requirements", MAX_UNIT_REQUIREMENTS)
     n = sum(one.n_pod_terms for one in templates)
     if n > MAX_UNIT_ENTRIES:
-        return _said(_POD_TERMS, f"{n:,} of them", MAX_UNIT_ENTRIES)
+        return AsksTooMuch(_POD_TERMS, f"{n:,} of them", MAX_UNIT_ENTRIES)
     if n > MAX_UNIT_TERMS:
         n = len(set(_terms(templates)))
         if n > MAX_UNIT_TERMS:
-            return _said(_POD_TERMS, f"{n:,} different ones", MAX_UNIT_TERMS)
+            return AsksTooMuch(_POD_TERMS, f"{n:,} different ones", MAX_UNIT_TERMS)
     return ""
 
 
@@ -70,7 +71,3 @@ def _terms(templates: Iterable[PodTemplate]) -> Iterator[Hashable]:
         constraints = template.spec.topology_spread_constraints or ()
         for one, selector in zip(constraints, template.spread_selectors, strict=True):
             yield template.namespace, one.topology_key, selector
-
-
-def _said(where: str, n: str, most: int) -> str:
-    return f"all pods that start together ask too much in {where}: {n}, at most {most:,} for one turn"

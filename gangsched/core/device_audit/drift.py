@@ -33,7 +33,15 @@ from gangsched.core.state.state import SharedState
 from gangsched.core.state.timers import DeadlineKind, Deadlines
 from gangsched.core.types.group import NEVER_S, ON_ITS_WAY, MemberState, PodInfo
 from gangsched.core.types.states import ENDED
-from gangsched.core.why import DeviceGivenAway
+from gangsched.core.why import (
+    AgainstConstraint,
+    DeviceGivenAway,
+    Exchanged,
+    GivenOthers,
+    ListedOtherwise,
+    WentToAnother,
+    Why,
+)
 from gangsched.errors import ParseError
 from gangsched.model.device_labels import allocated_labels, allocation_labels, allocation_of, allocation_text
 from gangsched.model.device_report import DEVICE_REPORT_KEY, DeviceReport, parse_report
@@ -61,7 +69,7 @@ class Drift(msgspec.Struct):
     """What is wrong with one pod's annotations: EDITED or SWAPPED."""
 
     kind: str
-    message: str
+    why: Why
     n_tries: int = 0
     is_sent: bool = False
 
@@ -80,7 +88,7 @@ class DriftAudit:
         self.drifts: dict[str, Drift] = {}
         self.due: Deadlines[str] = Deadlines(shared.timers, DeadlineKind.ANNOTATION)
         """By UID: when to correct the annotations next; NEVER_S: only after another event."""
-        self.unusable: dict[str, str] = {}
+        self.unusable: dict[str, Why] = {}
         """By UID: why a pod cannot use its devices, which corrected annotations do not change."""
         self._evict_s: Deadlines[str] = Deadlines(shared.timers, DeadlineKind.UNUSABLE_DEVICES)
         """By UID: when such a pod is evicted next."""
@@ -144,7 +152,7 @@ class DriftAudit:
             says = f"its annotation {problem}"
         elif self._shared.settings.devices.in_labels:
             says = _labels_text(allocation)
-        self._drifted(info, EDITED, f"{says}; it was given {devices_text(info.allocation)}")
+        self._drifted(info, EDITED, ListedOtherwise(says, devices_text(info.allocation)))
         return True
 
     def is_ours_again(self, info: PodInfo) -> None:
@@ -261,17 +269,14 @@ class DriftAudit:
         for info in corrected.exchanged:
             if info.group is not None and (info.state is MemberState.BOUND or info.bind in ON_ITS_WAY):
                 now = devices_text(info.allocation)
-                instead = f"what was planned for it went to another pod; instead it has {now}"
-                self._drifted(info, SWAPPED, instead)
+                self._drifted(info, SWAPPED, Exchanged(now))
                 if why := self._is_useless(info):
                     self._unusable(info, why)
         for info, truth in changed:
             if info.group is None:
                 continue  # another scheduler's pod: now its devices are known
             was = devices_text(planned[info.uid])
-            self._drifted(
-                info, SWAPPED, f"kubelet gave it {devices_text(truth)} instead of the planned {was}"
-            )
+            self._drifted(info, SWAPPED, GivenOthers(devices_text(truth), was))
             if why := self._is_useless(info):
                 self._unusable(info, why)
 
@@ -280,14 +285,14 @@ class DriftAudit:
         if info.group is None:
             return
         if info.state is MemberState.BOUND or info.bind in ON_ITS_WAY:
-            self._unusable(info, f"kubelet gave {device_id}, which was planned for it, to another pod")
+            self._unusable(info, WentToAnother(device_id))
         else:
             self._shared.broken_reservations[info.group.key] = (
                 info.group,
                 DeviceGivenAway(device_id, info.node_name),
             )
 
-    def _is_useless(self, info: PodInfo) -> str:
+    def _is_useless(self, info: PodInfo) -> Why:
         for resource, constraint in info.template.constraints.items():
             inventory = self._shared.cache.ledger.listed(info.row, resource)
             ids = info.ids.get(resource, ())
@@ -295,34 +300,34 @@ class DriftAudit:
                 continue
             mask = sum(1 << inventory.index[device_id] for device_id in ids)
             if ids and sets_of(inventory.topology, constraint).most(mask, len(ids)).n == 0:
-                return f"{', '.join(ids)} are not {resource} {constraint.described}"
+                return AgainstConstraint(tuple(ids), resource, constraint.described)
         return ""
 
     # -- outcomes --------------------------------------------------------------------------------------
 
-    def _drifted(self, info: PodInfo, kind: str, message: str) -> None:
+    def _drifted(self, info: PodInfo, kind: str, why: Why) -> None:
         known = self.drifts.get(info.uid, _NONE)
-        if (known.kind, known.message) == (kind, message):
+        if (known.kind, known.why) == (kind, why):
             return
         self._shared.count(f"device_drift_{kind}")
         can_repair = self._shared.settings.devices.repair
-        self.drifts[info.uid] = Drift(kind, message)
+        self.drifts[info.uid] = Drift(kind, why)
         self.due.set(info.uid, self._shared.now_s if can_repair else NEVER_S)
         self._tell(
-            info, message if can_repair else f"{message}; repairAnnotations is off, so it is left as it is"
+            info, str(why) if can_repair else f"{why}; repairAnnotations is off, so it is left as it is"
         )
 
-    def _unusable(self, info: PodInfo, message: str) -> None:
-        if self.unusable.get(info.uid) == message:
+    def _unusable(self, info: PodInfo, found: Why) -> None:
+        if self.unusable.get(info.uid) == found:
             return
         settings = self._shared.settings
         evicts = settings.devices.on_mismatch == "evict"
         self._shared.count(f"device_drift_{UNUSABLE}")
-        self.unusable[info.uid] = message
+        self.unusable[info.uid] = found
         self._evict_s.set(info.uid, self._shared.now_s if evicts else NEVER_S)
         why = "" if settings.allow_eviction else "allowEviction is off"
         why = why if evicts else "onMismatch is none"
-        self._tell(info, f"{message}; {why}, so it is left alone" if why else f"{message}; it is evicted")
+        self._tell(info, f"{found}; {why}, so it is left alone" if why else f"{found}; it is evicted")
 
     def _usable_again(self, uid: str) -> None:
         self.unusable.pop(uid, None)

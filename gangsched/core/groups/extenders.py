@@ -34,6 +34,7 @@ from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, PodInfo
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.why import ExtendersSilent, Why
 from gangsched.model.effects import AskExtenders
 from gangsched.model.events import ExtendersAnswered
 from gangsched.model.objects import PodSpec
@@ -204,9 +205,9 @@ class Extenders:
 
     def expire(self, group: Group) -> None:
         """Fails the attempt, as no answer arrived in time."""
-        self._fail(group, "extenders did not answer in time")
+        self._fail(group, ExtendersSilent())
 
-    def _fail(self, group: Group, why: str) -> None:
+    def _fail(self, group: Group, why: Why) -> None:
         """Ends the attempt before it has begun; a retry may succeed."""
         shared = self._shared
         self._asked.pop(group.key, None)

@@ -22,7 +22,7 @@ from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import LONG_AGO_S, NEVER_S, Group, GroupState, MemberState
 from gangsched.core.types.lost_members import roles_text, runs_enough
 from gangsched.core.types.states import BINDING, NOT_STARTED
-from gangsched.core.why import MembersMissing, Why
+from gangsched.core.why import DefinitionMissing, MembersLeft, MembersMissing, Why
 from gangsched.model.events import RefusalsRead
 
 # An incomplete gang is not reported before this: its pods are created one by one.
@@ -119,9 +119,9 @@ class Reconciler:
 
     def _reconcile_waiting(self, group: Group) -> None:
         if group.problem or group.definition is None or not group.is_complete:
-            why = f"{group.n_existing} of {group.min_count} members are left"
-            why = str(group.problem) or why + roles_text(group.missing_roles())
-            self._attempts.commits.give_back(group, why)
+            roles = roles_text(group.missing_roles())
+            left = MembersLeft(group.n_existing, group.min_count, roles)
+            self._attempts.commits.give_back(group, group.problem or left)
             self._reconcile_at_rest(group)
         elif not group.n_pending and not group.n_assumed:
             # The members that waited are gone, and the rest run: there is nothing to reserve or bind.
@@ -194,7 +194,7 @@ class Reconciler:
         if group.definition is None:
             kind = "PodGroup object" if group.is_gang else "definition"
             missing = self._owners.why_missing(group) or f"its {kind}, which does not exist (yet)"
-            why: Why = f"gang {group.key} waits for {missing}"
+            why: Why = DefinitionMissing(str(group.key), missing)
         else:
             more = self._ended(group)
             never = self._owners.why_never(group)

@@ -26,7 +26,7 @@ from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.timers import DeadlineKind, Deadlines
 from gangsched.core.types.group import BOUND, NEVER_S, Group, GroupState
-from gangsched.core.why import time_text
+from gangsched.core.why import RanPastWalltime
 from gangsched.model.pod_group import GroupKey
 
 _AGAIN_S = 5.0
@@ -97,8 +97,8 @@ class WalltimeEvictions:
             self.set_deadline(group)
             return
         staying = [info for info in group.in_state(BOUND) if not is_leaving(info)]
-        when = time_text("at", minute_of(shared, end_s))
-        over = f"{_named(group)} has run past its walltime" + (f", which was over{when}" if when else "")
+        name = f"{'gang' if group.is_gang else 'pod'} {group.key}"
+        over = RanPastWalltime(name, minute_of(shared, end_s))
         if not shared.settings.allow_eviction:
             self._stay[group] = end_s
             message = f"{over}, and stays: allowEviction is off"
@@ -110,9 +110,5 @@ class WalltimeEvictions:
         if group.state is GroupState.WAITING:
             self._attempts.commits.give_back(group, over)
         shared.count("overrun_evictions", len(staying))
-        self._binder.outcome.evict_overrun(group, f"{over}.")
+        self._binder.outcome.evict_overrun(group, over)
         self._reporter.event(group, "Warning", "OverrunEviction", "Walltime", f"{over}, and is evicted")
-
-
-def _named(group: Group) -> str:
-    return f"gang {group.key}" if group.is_gang else f"pod {group.key}"

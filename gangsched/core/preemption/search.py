@@ -41,7 +41,7 @@ from gangsched.core.preemption.victim_trials import VictimTrials
 from gangsched.core.preemption.victims import Victims, is_free
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.victim_words import LOWER
-from gangsched.core.why import EvenWithAllGone, NoVictims
+from gangsched.core.why import BeingBound, EvenWithAllGone, NoVictims, NoVictimsFound, VictimSearchEnded
 
 # Whole cycles that one search may run: to spare pods (fewer when more pods are removed, as each then costs
 # more), and to find a cheaper set.
@@ -134,7 +134,7 @@ class PreemptionSearch:
         plan = self._trials.place(chosen)
         if isinstance(plan, FitError):
             # A plugin is inconsistent: it accepts with more pods removed and refuses with fewer.
-            return Status.unschedulable("no set of victims was found that makes room")
+            return Status.refused(Code.UNSCHEDULABLE, NoVictimsFound())
         return self._result(plan, chosen)
 
     def _for_one(self) -> PostFilterResult | Status:
@@ -382,7 +382,7 @@ class PreemptionSearch:
         """Says, in kube-scheduler's sentence, why preemption does not help: counts nodes by reason. answer:
         with all potential victims gone; None: that says nothing, and `otherwise` is told."""
         if self.victims.n_binding:
-            return Status(Code.PENDING, f"{self._whose} are being bound and can be evicted after that")
+            return Status.refused(Code.PENDING, BeingBound(self._whose))
         why = answer.why if answer is not None else otherwise
         if why:
             is_stated = answer is not None and answer.search is SearchOutcome.GAVE_UP
@@ -391,9 +391,7 @@ class PreemptionSearch:
         return Status.refused(Code.UNSCHEDULABLE, NoVictims(self._n_nodes, self._n_helpful))
 
     def _ran_out(self) -> Status:
-        return Status.unschedulable(
-            f"the search for {self._whose} to evict ended at searchVictims ({self._n_looks})"
-        )
+        return Status.refused(Code.UNSCHEDULABLE, VictimSearchEnded(self._whose, self._n_looks))
 
 
 def _n_tries(chosen: Chosen) -> int:
