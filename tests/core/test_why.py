@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
+import pytest
+
 from gangsched.core.why import (
+    Because,
     EvenWithAllGone,
     Excluded,
     FewFit,
+    KeptForClaim,
     NodesExcluded,
     NotDoneYet,
     OfGang,
     OfMember,
+    PreemptedBy,
     Reserved,
     Searched,
     SearchEnd,
+    SetBusy,
+    StartKept,
+    VictimsStay,
     beyond,
     is_about,
     parts_of,
@@ -63,3 +73,47 @@ def test_a_gang_is_named_once_and_a_proof_holds_for_one_domain() -> None:
     there = proved_there(without_gang("d/a", proved))
     assert str(there) == f"{NOWHERE} {SearchEnd.PROVED_THERE.value}"
     assert without_gang("d/b", proved) == proved
+
+
+@pytest.mark.parametrize(
+    ("why", "in_full", "to_a_tenant"),
+    [
+        (
+            KeptForClaim("cpu", 2000, "gang", "e/b", datetime(2026, 1, 2, 3, 4, tzinfo=UTC), True),
+            "2 cpu are kept for e/b, which is promised to start by 2026-01-02 03:04 UTC.",
+            "2 cpu are kept for a gang of another namespace, which is promised to start by"
+            " 2026-01-02 03:04 UTC.",
+        ),
+        (
+            KeptForClaim("cpu", 500, "pod", "e/b", None, False),
+            "500m cpu are kept for e/b, which may start.",
+            "500m cpu are kept for a pod of another namespace, which may start.",
+        ),
+        (
+            PreemptedBy("gang", "e/b"),
+            "preempted by gang e/b",
+            "preempted by a gang of another namespace",
+        ),
+        (
+            SetBusy("d/a", "e/b", "binding"),
+            "gang d/a starts together with e/b, which is binding",
+            "gang d/a starts together with a gang of another namespace, which is binding",
+        ),
+        (
+            VictimsStay(("d/x", "e/y")),
+            "preemption: its victims did not go in time: d/x, e/y",
+            "preemption: its victims did not go in time: d/x and a pod of another namespace",
+        ),
+    ],
+)
+def test_who_is_named_in_a_reason_depends_on_the_reader(why: Because, in_full: str, to_a_tenant: str) -> None:
+    assert clean(words(why)) == in_full
+    assert clean_for("d", words(why)) == to_a_tenant
+
+
+def test_a_time_that_is_not_known_is_left_out() -> None:
+    assert str(StartKept(None, True, 1, 0)) == "It starts: room is kept for it on 1 node."
+    assert (
+        str(StartKept(None, False, 2, 3))
+        == "An estimate: it starts; room is kept for it on 2 nodes; no end stated by 3 there."
+    )
