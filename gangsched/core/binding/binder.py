@@ -21,7 +21,7 @@ from gangsched.core.binding.staggered_bind import StaggeredBind
 from gangsched.core.binding.start_records import StartRecords
 from gangsched.core.framework.interface import Code
 from gangsched.core.framework.plugin_calls import PluginError
-from gangsched.core.state.bind_table import BindCause, move_bind
+from gangsched.core.state.bind_table import BindCause, move_bind, move_binds
 from gangsched.core.state.pending_hooks import BIND, HookCall
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
@@ -116,8 +116,8 @@ class Binder:
         """Takes in binds that landed, in the order of their answers; updates each group once."""
         shared = self._shared
         is_told = any(profile.post_binds for profile in shared.profiles.values())
-        landed: dict[Group, list[PodInfo]] = {}
-        pods, group, there = shared.cache.pods, None, list[PodInfo]()
+        landed: dict[Group, dict[PodInfo, None]] = {}
+        pods, group, there = shared.cache.pods, None, dict[PodInfo, None]()
         for event in events:
             info = pods.get(event.uid)
             # _is_expected inlined: this runs for every pod
@@ -125,14 +125,14 @@ class Binder:
                 continue
             if info.state is not ASSUMED or info.group is None:
                 continue
-            move_bind(info, BindCause.LANDED)
             if info.group is not group:
                 group = info.group
-                there = landed.setdefault(group, [])
-            there.append(info)
-            if is_told:
+                there = landed.setdefault(group, {})
+            if is_told and info not in there:
                 shared.hooks.post_bind(info, shared.profile_of(info.group))
+            there[info] = None
         for group, infos in landed.items():
+            move_binds(infos, BindCause.LANDED)
             group.move_all(infos, ASSUMED, BOUND)
             shared.count("pods_bound", len(infos))
             shared.mark_group(group)

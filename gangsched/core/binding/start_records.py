@@ -75,7 +75,11 @@ class StartRecords:
         if not group.is_gang:
             return
         evicted, ahead_s = 0, self._shared.wall_ahead_s
-        at_s = self.evicted_s(group) if group.n_bound else self.device_evictions.get(name_of(group), -NEVER_S)
+        at_s = -NEVER_S
+        if group.n_bound:
+            at_s = self.evicted_s(group)
+        elif self.device_evictions:
+            at_s = self.device_evictions.get(name_of(group), -NEVER_S)
         if ahead_s is not None and at_s > -NEVER_S:
             evicted = max(0, int(at_s + ahead_s))
         if group.has_started:

@@ -252,8 +252,11 @@ class Cache:
                 at, template, name = row, info.template, self.nodes.names[row]
                 on_node = self.by_node.setdefault(name, {})
                 alike = runs.setdefault((row, template.serial), [])
-            info.allocation = placement.allocation
-            info.ids = ids_of(placement.allocation)
+            info.allocation = allocation = placement.allocation
+            if len(allocation) == 1:  # usually one container has devices; ids_of inlined, for every pod
+                [info.ids] = allocation.values()
+            else:
+                info.ids = ids_of(allocation)
             info.row = row
             info.node_name = name
             on_node[info.uid] = info

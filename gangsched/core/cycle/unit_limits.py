@@ -10,8 +10,7 @@ copy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from operator import attrgetter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.pod_template import PodTemplate
@@ -21,11 +20,9 @@ from gangsched.core.why import AsksTooMuch, Why
 
 def over_unit_limit(members: Sequence[Sequence[PodInfo]]) -> Why:
     """Returns why the members of the unit's groups ask too much together; "" if they do not."""
-    if len(members) == 1 and len(members[0]) == 1:
+    if _are_alike(members):  # nearly always
         return ""
     templates = _templates(members)
-    if len(templates) == 1:
-        return ""
     n = sum(one.n_node_requirements for one in templates)
     if n > MAX_UNIT_REQUIREMENTS:
         return AsksTooMuch("nodeAffinity and nodeSelector", f"{n:,} requirements", MAX_UNIT_REQUIREMENTS)
@@ -37,6 +34,15 @@ def over_unit_limit(members: Sequence[Sequence[PodInfo]]) -> Why:
         if n > MAX_UNIT_TERMS:
             return AsksTooMuch(_POD_TERMS, f"{n:,} different ones", MAX_UNIT_TERMS)
     return ""
+
+
+def _are_alike(members: Sequence[Sequence[PodInfo]]) -> bool:
+    first = members[0][0].template if members[0] else None
+    for own in members:
+        for info in own:
+            if info.template is not first:
+                return False
+    return True
 
 
 def weight_of(members: Sequence[Sequence[PodInfo]]) -> int:
@@ -53,14 +59,9 @@ _TERMS, _REQUIREMENTS = 4, 100
 
 
 def _templates(members: Sequence[Sequence[PodInfo]]) -> set[PodTemplate]:
-    """Returns the kinds of pods; for every unit that is tried, so in one call for each group."""
-    found: set[PodTemplate] = set()
-    for own in members:
-        found.update(map(_template_of, own))
-    return found
+    return {info.template for own in members for info in own}
 
 
-_template_of: Callable[[PodInfo], PodTemplate] = attrgetter("template")
 _POD_TERMS = "podAffinity, podAntiAffinity and topologySpreadConstraints"
 
 

@@ -89,11 +89,12 @@ class Reconciler:
         self._reconcile_in.get(group.state, self._reconcile_at_rest)(group)
         if group.has_started:
             self._shared.settle_by_s.drop(group.key)
-        if group.has_started or group.lost:
             self.losses.report(group)
-        is_at_rest = group.state not in (BINDING, GroupState.UNWINDING)
-        if group.doubts and group.has_started and is_at_rest and (group.lost or runs_enough(group)):
-            self._binder.records.correct_others(group)
+            is_at_rest = group.state not in (BINDING, GroupState.UNWINDING)
+            if group.doubts and is_at_rest and (group.lost or runs_enough(group)):
+                self._binder.records.correct_others(group)
+        elif group.lost:
+            self.losses.report(group)
 
     def recover(self, group: Group) -> None:
         """Completes or unwinds, by policy, a group found half bound, mostly after a restart, or goes on with

@@ -203,8 +203,8 @@ class Claiming:
                 self._end_all(before)
         if claims is None:
             return
-        if shared.queue_book is not None:
-            self._idle.charge(shared.queue_book, claims.all, claims.revision, shared.now_s)
+        if (book := shared.queue_book) is not None:
+            self._idle.charge(book, claims.all, claims.revision, shared.now_s)
         if claims.by_key or (shared.queue.bypasses is not None and shared.queue.bypasses.counts_any):
             self.plans.rooms.follow()
         elif (

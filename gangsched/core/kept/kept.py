@@ -31,6 +31,7 @@ from gangsched.core.kept.claim_reports import ClaimReports
 from gangsched.core.kept.claiming import Claiming
 from gangsched.core.kept.limits import KeptInLimits
 from gangsched.core.kept.overrun import Places, past_walltime
+from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.kept_from import KeptFrom, kept_from, walltime_s
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
@@ -63,18 +64,20 @@ class Kept:
         """What the unit leaves free if it starts now, each to be tried if it does not fit beside the one
         before: first also what is promised to groups whose claims yield to its own, so that it makes none of
         them late; last, claims that hold it up have been eased, if they kept more than they must."""
-        if yielding := self._yielding(unit):
+        claims = self._shared.claims
+        if claims is None or not claims.by_key:  # nearly always: nothing is kept but for nominations
+            yield list(self._shared.cache.nominated.values())
+            return
+        if yielding := self._yielding(claims, unit):
             kept = self.kept_from(unit)
             yield kept._replace(claims=[*kept.claims, *yielding]).room_now
         yield self.kept_from(unit).room_now
         if self.claiming.ease(self.kept_from(unit).claims):
             yield self.kept_from(unit).room_now
 
-    def _yielding(self, unit: Sequence[Group]) -> list[StartClaim]:
+    def _yielding(self, claims: Claims, unit: Sequence[Group]) -> list[StartClaim]:
         """Promised claims that yield to the unit's own later one: if it starts now, they may become late."""
-        claims, now_s = self._shared.claims, self._shared.now_s
-        if claims is None or not claims.by_key:
-            return []
+        now_s = self._shared.now_s
         return claims.yielding(unit, now_s, now_s + walltime_s(self._shared, unit))
 
     def starts_soon(self, unit: Sequence[Group]) -> bool:

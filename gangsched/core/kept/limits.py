@@ -86,6 +86,8 @@ class KeptInLimits:
 
     def answered(self, unit: Sequence[Group], answer: Status) -> None:
         """Records Admit's answer about the unit."""
+        if answer.is_success and not self._known:
+            return
         view, bypasses = self._shared.queue_view, self._shared.queue.bypasses
         is_out = answer.plugin == _FAIRNESS and answer.code is Code.UNSCHEDULABLE and self._is_on
         claims = self._shared.claims
@@ -160,9 +162,10 @@ class KeptInLimits:
 
     def announce(self) -> None:
         """At the end of a turn: announces what is no longer kept, so that groups kept out are tried again."""
-        claims = self._shared.claims
-        if not self._claims and (claims is None or not claims.by_key) and not self._known and not self._held:
-            return
+        if not (self._claims or self._known or self._held):
+            claims = self._shared.claims
+            if claims is None or not claims.by_key:
+                return
         given_up = {*self._given_up_by_claims()}
         if self._known or self._held:
             for one in [one for first in self._first.values() for one in first if not self._is_there(one)]:

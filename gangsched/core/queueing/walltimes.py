@@ -144,6 +144,8 @@ class Walltimes:
         stated."""
         definition = group.definition
         is_stated = group.states_walltime or (definition is not None and bool(definition.walltime))
+        if not is_stated and not self._reported:
+            return ()
         found = self.walltime(group).problems if is_stated else ()
         if self._reported.get(group.key, ()) == found:
             return ()

@@ -79,9 +79,12 @@ def move_bind(info: PodInfo, cause: BindCause) -> None:
 
 
 def move_binds(members: Iterable[PodInfo], cause: BindCause) -> None:
-    """Does so for many members; move_bind inlined, as this runs for every pod."""
+    """Does so for many members, nearly always all in one state: this runs for every pod."""
+    before, to = None, None
     for info in members:
-        to = BINDS.get((info.bind, cause))
+        if info.bind is not before:
+            before = info.bind
+            to = BINDS.get((before, cause))
         if to is None:
             move_bind(info, cause)
         else:

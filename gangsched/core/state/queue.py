@@ -365,7 +365,8 @@ class SchedulingQueue:
 
     def _leave_unschedulable(self, group: Group) -> None:
         self._unschedulable.pop(group.key, None)
-        self._backing_off.drop(group)
+        if group.state is GroupState.BACKOFF:
+            self._backing_off.drop(group)
 
 
 def _waits_for_victims(group: Group) -> bool:

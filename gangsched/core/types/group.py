@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -374,7 +374,7 @@ class Group:
         if not self.n_of_role[role]:
             del self.n_of_role[role]
 
-    def move_all(self, infos: Sequence[PodInfo], old: MemberState, new: MemberState) -> None:
+    def move_all(self, infos: Collection[PodInfo], old: MemberState, new: MemberState) -> None:
         """As move, for members all in one state; both states must count towards min_count."""
         for info in infos:
             info.state = new
