@@ -2,7 +2,7 @@
 
 import sys
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

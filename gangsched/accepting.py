@@ -1,9 +1,9 @@
 """Connections to a server of ours: limits their number, including silent ones. Floor 0.
 
 Lives here: accepting, TLS handshakes, closing the oldest. Not here: requests, and which addresses (the pages'
-web.server and web.listening, the embedded API server's lab.apiserver.server). asyncio's own servers do not
-limit TLS handshakes: each holds 256 KiB for up to a minute, uncounted. A stranger who opens sockets and stays
-silent would exhaust the process' memory and file descriptors.
+web.serving.server and web.listening, the embedded API server's lab.apiserver.http.server). asyncio's own
+servers do not limit TLS handshakes: each holds 256 KiB for up to a minute, uncounted. A stranger who opens
+sockets and stays silent would exhaust the process' memory and file descriptors.
 """
 
 from __future__ import annotations

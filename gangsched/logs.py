@@ -22,7 +22,7 @@ if "rich" not in sys.modules and "structlog" not in sys.modules:
 else:
     import structlog
 
-from gangsched.model.printable import one_line
+from gangsched.model.text.printable import one_line
 
 _processors: list[Any] = []
 """One list, changed in place: loggers that were used before keep it, and follow a later set-up."""

@@ -78,8 +78,8 @@ Source of the points and of the codes: kube-scheduler `pkg/scheduler/framework/i
 from __future__ import annotations
 
 from gangsched.core.cache.cluster_view import ClusterView
-from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.cache.node_info import NodeInfo
+from gangsched.core.cache.queues.namespace_usage import QueueView
 from gangsched.core.cache.trial import Trial
 from gangsched.core.cache.view.devices import DeviceQueries
 from gangsched.core.cache.view.nodes import NodeQueries
@@ -133,7 +133,7 @@ from gangsched.core.framework.interface import (
     pod_requests,
 )
 from gangsched.core.framework.plan import DemandOn, FitError, Plan
-from gangsched.core.framework.queueing_points import AdmitAgainPlugin, AdmitPlugin, AdmitWithoutPlugin
+from gangsched.core.framework.points.queueing import AdmitAgainPlugin, AdmitPlugin, AdmitWithoutPlugin
 from gangsched.core.framework.supports import (
     SupportsAtMost,
     SupportsAtMostTogether,
@@ -164,12 +164,12 @@ from gangsched.core.framework.supports import (
 )
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.placement import Placement
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.core.why import Because, Why
 from gangsched.errors import ApiError, GangschedError
 from gangsched.model.objects import Node, Pod
-from gangsched.model.printable import marked
 from gangsched.model.selectors import PodTerm
+from gangsched.model.text.printable import marked
 
 API_VERSION = "1.0"
 """The first number counts breaks, the second additions."""

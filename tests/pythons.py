@@ -95,7 +95,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         python = str(environment(version, found))
         print(f"== Python {version}: {', '.join(SUITES)}", flush=True)
-        run(python, "-W", "error", "-c", "import gangsched.app, gangsched.cli, gangsched.plugin")
+        run(
+            python,
+            "-W",
+            "error",
+            "-c",
+            "import gangsched.process.app, gangsched.command.cli, gangsched.plugin",
+        )
         run(python, "-m", "pytest", "-q", "-n", given.jobs, "-m", "not real", *SUITES)
         print(f"== Python {version}: storms", flush=True)
         run(python, *STORMS, "--jobs", given.jobs)

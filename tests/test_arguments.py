@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from gangsched.cli import _parser, main
-from gangsched.commands import COMMANDS
+from gangsched.command.cli import _parser, main
+from gangsched.command.commands import COMMANDS
 
 
 def told(line: str, capsys: pytest.CaptureFixture[str]) -> str:

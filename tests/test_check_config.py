@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.config import parse_config
 from gangsched.plugins import IN_TREE
 
@@ -198,7 +198,7 @@ def test_a_reader_that_has_seen_enough_is_no_mistake(file: Path) -> None:
     seen, written = os.pipe()
     os.close(seen)
     try:
-        command = [sys.executable, "-m", "gangsched.cli", "check-config", str(file)]
+        command = [sys.executable, "-m", "gangsched.command.cli", "check-config", str(file)]
         done = subprocess.run(command, stdout=written, stderr=subprocess.PIPE, text=True, timeout=60)
     finally:
         os.close(written)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import structlog
 
-from gangsched.core.steps import Defect
-from gangsched.defects import AGAIN_S, Defects
+from gangsched.core.turns.steps import Defect
+from gangsched.process.defects import AGAIN_S, Defects
 
 
 def story(line: int) -> str:

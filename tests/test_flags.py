@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gangsched.cli import _parser, main
+from gangsched.command.cli import _parser, main
 from gangsched.config import default_config, parse_config
 from gangsched.errors import ConfigError
-from gangsched.flags import foreign_notes, web_settings, with_volume_limit
 from gangsched.plugins import IN_TREE
+from gangsched.process.flags import foreign_notes, web_settings, with_volume_limit
 from gangsched.web.listening import WebSettings
 
 
@@ -33,7 +33,7 @@ def test_an_interruption_while_the_command_is_read_is_one_line(
     def interrupted(name: str) -> object:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gangsched.commands.import_module", interrupted)
+    monkeypatch.setattr("gangsched.command.commands.import_module", interrupted)
     assert main(["explain", "gang/a"]) == 130
     assert capsys.readouterr().err == "gangsched: interrupted\n"
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
-from gangsched.forecasting import Forecasting
 from gangsched.lab.sim.objects import make_pod
 from gangsched.model.events import Event, StartsEstimated
 from gangsched.model.walltime import WALLTIME_KEY
+from gangsched.process.forecasting import Forecasting
 from tests.support.scenario import Cluster, cluster, with_annotations
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gangsched.garbage_collection import GarbageCollection, as_in_a_scheduler, collect_rarely
+from gangsched.process.garbage_collection import GarbageCollection, as_in_a_scheduler, collect_rarely
 
 YOUNG, FULL = 1, 2
 

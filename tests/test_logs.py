@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.logs import set_up_logs
 
 

@@ -11,10 +11,10 @@ from typing import cast
 import anyio
 
 from gangsched.core.types.group import Group
-from gangsched.garbage_collection import GarbageCollection
-from gangsched.loop import _INBOX_LIMIT, _MANY_OUTCOMES, AHEAD, GroupQueue, Inbox, Outbox
 from gangsched.model.effects import Effect
 from gangsched.model.events import BindCancelled, BindSucceeded, Event, KindSynced
+from gangsched.process.garbage_collection import GarbageCollection
+from gangsched.process.loop import _INBOX_LIMIT, _MANY_OUTCOMES, AHEAD, GroupQueue, Inbox, Outbox
 
 
 async def _waits(inbox: Inbox, timeout_s: float | None) -> list[Event]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 
 ROOT = Path(__file__).parents[1]
 

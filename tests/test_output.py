@@ -20,7 +20,7 @@ def check(tmp_path: Path, how: str, **env: str) -> subprocess.CompletedProcess[s
     """check-config, started by a shell with `how` behind it."""
     file = tmp_path / "config.yaml"
     file.write_text(_CONFIG, encoding="utf-8")
-    script = f'exec "{sys.executable}" -m gangsched.cli check-config -o text "{file}" {how}'
+    script = f'exec "{sys.executable}" -m gangsched.command.cli check-config -o text "{file}" {how}'
     return subprocess.run(
         ["bash", "-c", script], capture_output=True, text=True, check=False, env=os.environ | env
     )

@@ -26,8 +26,9 @@ CONFIG = {
 # Everything up to the first request: arguments, configuration, credentials, the whole assembly.
 SCRIPT = """
 import sys
-from gangsched import cli, logs  # logs before the app, as the command does
-from gangsched import app
+from gangsched import logs
+from gangsched.command import cli  # logs before the app, as the command does
+from gangsched.process import app
 
 async def run(self):
     return 0
@@ -86,7 +87,9 @@ def test_a_plain_scheduler_loads_what_it_needs_and_no_more(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("command", ["agent", "devices", "load", "queue", "queues", "top", "trace"])
 def test_a_command_that_decides_nothing_loads_nothing_of_the_core(command: str) -> None:
-    script = "import sys; from gangsched.cli import _parser; _parser(sys.argv[1:]); print(*sys.modules)"
+    script = (
+        "import sys; from gangsched.command.cli import _parser; _parser(sys.argv[1:]); print(*sys.modules)"
+    )
     root = Path(__file__).parents[1]
     done = subprocess.run(
         [sys.executable, "-c", script, command], capture_output=True, text=True, timeout=60, cwd=root

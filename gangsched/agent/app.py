@@ -2,7 +2,7 @@
 
 Lives here: all I/O of the agent. Nothing here makes decisions: events go to the reporter, its requests are
 carried out, and the outcomes go back to it. Called by `command`. The other parts of the agent
-(`plugin_runner`, `probes`) have their own pure parts, and a task each here.
+(`agent.plugins.runner`, `probes`) have their own pure parts, and a task each here.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from gangsched.agent.node import (
     node_path,
     read_node,
 )
-from gangsched.agent.notices import Notice
-from gangsched.agent.plan import NodePods, PlannedPod, planned_pod
-from gangsched.agent.plugin_runner import PluginRunner
+from gangsched.agent.plugins.plan import NodePods, PlannedPod, planned_pod
+from gangsched.agent.plugins.runner import PluginRunner
 from gangsched.agent.probes.running import Probes
+from gangsched.agent.report.notices import Notice
+from gangsched.agent.report.reports import Report, Silence
 from gangsched.agent.reporter import InventoryReporter, ReadNode, WriteNode, explained
-from gangsched.agent.reports import Report, Silence
 from gangsched.agent.settings import AgentSettings
 from gangsched.agent.sources import Source
 from gangsched.agent.sources.files import FileSource
 from gangsched.agent.sources.nvml import NvmlSource
 from gangsched.agent.sources.pod_resources import PodResourcesSource
-from gangsched.config.strict import nearest
+from gangsched.config.reading.strict import nearest
 from gangsched.errors import ApiError, ConfigError
+from gangsched.kube.access.credentials import Credentials
 from gangsched.kube.client import ApiClient
-from gangsched.kube.credentials import Credentials
 from gangsched.kube.effects.writes import event_body, events_path
 from gangsched.kube.evidence import Target, is_gone
 from gangsched.kube.reach import is_logged
 from gangsched.kube.watch.decode import decode_raw_page, pods
 from gangsched.kube.watch.reflector import Reflector
 from gangsched.kube.watch.unparsed import read_meta
-from gangsched.model.device_report import DEVICE_REPORT_KEY
+from gangsched.model.devices.report import DEVICE_REPORT_KEY
 from gangsched.model.effects import RecordEvent
 from gangsched.model.events import Event, KindSynced
 

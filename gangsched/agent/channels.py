@@ -2,7 +2,8 @@
 
 grpclib reads any length that a peer announces, up to 4 GiB, and has no setting for it. The agent's memory is
 limited, and neither kubelet nor a stranger on the socket must exhaust it. The length is checked where the
-announced bytes would be read. Used by `kubelet` (as client) and `device_plugin` (as server).
+announced bytes would be read. Used by `agent.plugins.kubelet` (as client) and `agent.plugins.device_plugin`
+(as server).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`gangsched agent`: its flags and its output. Called by cli.py."""
+"""`gangsched agent`: its flags and its output. Called by command.cli."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Literal
 
 from gangsched.agent.settings import AgentFlags, AgentSettings, default_settings, parse_parts
-from gangsched.config.strict import read_text
+from gangsched.config.reading.strict import read_text
 from gangsched.errors import ConfigError
-from gangsched.model.printable import one_line
+from gangsched.model.text.printable import one_line
 from gangsched.signals import run_loop
 
 
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     """Runs the agent; returns the exit code. Raises: ConfigError, ApiError."""
     settings = _settings(args)
     from gangsched.agent.app import AgentApp
-    from gangsched.kube.credentials import load_credentials
+    from gangsched.kube.access.credentials import load_credentials
 
     async def start() -> int:
         credentials = await load_credentials(

@@ -14,9 +14,9 @@ import msgspec
 
 from gangsched.errors import ApiError
 from gangsched.kube.transport.http1 import segment
-from gangsched.model import bounded
-from gangsched.model.device_labels import INVENTORY_SUFFIX, inventory_text
-from gangsched.model.devices import INVENTORY_KEY
+from gangsched.model.devices.annotations import INVENTORY_KEY
+from gangsched.model.devices.labels import INVENTORY_SUFFIX, inventory_text
+from gangsched.model.text import bounded
 
 # apimachinery `pkg/api/validation/objectmeta.go`, TotalAnnotationSizeLimitB: all keys and values together.
 MAX_ANNOTATION_BYTES = 256 * 1024

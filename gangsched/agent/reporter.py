@@ -13,7 +13,8 @@
 
 One request is in flight at a time. A heartbeat reads, and writes only differences: the annotation contains no
 time. A foreign change that it finds is reported and overwritten. Not here: sources, requests, logs (`app`),
-which sources have reported (`source_reports`), which devices are listed (`inventory`).
+which sources have reported (`agent.report.source_reports`), which devices are listed
+(`agent.report.inventory`).
 """
 
 from __future__ import annotations
@@ -23,35 +24,40 @@ from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Literal, NamedTuple
 
-from gangsched.agent.fitting import fits, most, with_health
-from gangsched.agent.holders import Holders
-from gangsched.agent.inventory import (
+from gangsched.agent.node import MAX_ANNOTATION_BYTES, SeenNode, annotation_bytes
+from gangsched.agent.report.fitting import fits, most, with_health
+from gangsched.agent.report.holders import Holders
+from gangsched.agent.report.inventory import (
     Listed,
     as_labels_can,
     by_id,
     merge,
     with_the_vanished,
 )
-from gangsched.agent.inventory import (
+from gangsched.agent.report.inventory import (
     changes as differences,
 )
-from gangsched.agent.node import MAX_ANNOTATION_BYTES, SeenNode, annotation_bytes
-from gangsched.agent.notices import Notice, Notices
-from gangsched.agent.reports import Report, Silence
-from gangsched.agent.source_reports import SourceReports
+from gangsched.agent.report.notices import Notice, Notices
+from gangsched.agent.report.reports import Report, Silence
+from gangsched.agent.report.source_reports import SourceReports
 from gangsched.agent.sources.device_file import check_id
 from gangsched.errors import ApiError, ParseError
 from gangsched.kube.reach import is_logged
 from gangsched.kube.transport.backoff import Backoff
-from gangsched.model.device_labels import (
+from gangsched.model.devices.annotations import (
+    INVENTORY_KEY,
+    MAX_DEVICES,
+    inventory_annotation,
+    parse_devices,
+)
+from gangsched.model.devices.labels import (
     inventory_keys,
     inventory_labels,
     inventory_text,
     where_listed,
 )
-from gangsched.model.devices import INVENTORY_KEY, MAX_DEVICES, inventory_annotation, parse_devices
 from gangsched.model.events import Event
-from gangsched.model.server_refusals import says_right_is_missing
+from gangsched.model.text.server_refusals import says_right_is_missing
 
 # A flickering device causes no more than one write in this time.
 WRITE_APART_S = 1.0

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from gangsched.agent.plugin_settings import (
+from gangsched.agent.plugins.settings import (
     KubeletDocument,
     PluginDocument,
     check_kubelet,
@@ -30,7 +30,7 @@ from gangsched.agent.probes.probe_settings import (
 )
 from gangsched.agent.sources.nvml import APPLICATION_XIDS, Mode
 from gangsched.agent.sources.registers import HAMI, VOLCANO, Register
-from gangsched.config.strict import decode, nearest, read_documents
+from gangsched.config.reading.strict import decode, nearest, read_documents
 from gangsched.errors import ConfigError
 
 API_VERSION = "gangsched.io/v1"
@@ -61,7 +61,7 @@ class NvmlDocument(_Document, frozen=True):
 class AgentDocument(_Document, frozen=True):
     """devices: files or directories; registers: other agents' annotations on the Node, read as devices too.
 
-    inventory_in: annotation or labels (model.device_labels). plugins: the resources offered to kubelet.
+    inventory_in: annotation or labels (model.devices.labels). plugins: the resources offered to kubelet.
     """
 
     api_version: str = API_VERSION

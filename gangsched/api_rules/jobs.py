@@ -1,7 +1,7 @@
 """Jobs as the API server completes and checks them: defaults, the selector by the Job's UID, validation.
 
-Not here: what an update may change, and the rest of their strategy (lab.apiserver.kinds.jobs); their pods
-(job_pods). Source: pkg/registry/batch/job/strategy.go, pkg/apis/batch/v1/defaults.go,
+Not here: what an update may change, and the rest of their strategy (lab.apiserver.kinds.workloads.jobs);
+their pods (job_pods). Source: pkg/registry/batch/job/strategy.go, pkg/apis/batch/v1/defaults.go,
 pkg/apis/batch/validation of Kubernetes 1.37.
 """
 

@@ -1,6 +1,6 @@
 """Label selectors in objects' specs: read, and matched.
 
-Not here: selectors of requests, as text, and of fields (lab.apiserver.selectors).
+Not here: selectors of requests, as text, and of fields (lab.apiserver.storage.selectors).
 Source: k8s.io/apimachinery pkg/labels/selector.go.
 """
 

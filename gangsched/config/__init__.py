@@ -12,6 +12,13 @@ from typing import Any, Literal
 
 import msgspec
 
+from gangsched.config.by_profile import (
+    resolve_classes,
+    resolve_foreign,
+    resolve_inferred,
+    resolve_packing,
+    without_managed,
+)
 from gangsched.config.devices import DeviceSettings, resolve_devices, with_required
 from gangsched.config.documents import (
     DEFAULT_SCHEDULER_NAME,
@@ -26,18 +33,14 @@ from gangsched.config.documents import (
 )
 from gangsched.config.election import LeaderElectionSettings, resolve_election
 from gangsched.config.extenders import ExtenderConfig, resolve_extenders
-from gangsched.config.foreign import resolve_classes, resolve_foreign
-from gangsched.config.inferring import resolve_inferred
-from gangsched.config.managed import without_managed
-from gangsched.config.packing import resolve_packing
 from gangsched.config.profiles import PluginInfo, ProfileConfig, resolve
 from gangsched.config.queueing import EVICT, YIELD, YIELDS, QueueingSettings, resolve_queueing
 from gangsched.config.queues import QueuesSettings, note_lost_guarantees, resolve_queues, with_fairness
+from gangsched.config.reading.strict import decode, nearest, read_documents
 from gangsched.config.recording import RecordSettings, resolve_record
-from gangsched.config.strict import decode, nearest, read_documents
 from gangsched.config.tracing import TracingSettings, resolve_tracing
 from gangsched.errors import ConfigError
-from gangsched.model.names import is_qualified_name
+from gangsched.model.text.names import is_qualified_name
 
 KUBE_DEFAULT_NAME = "default-scheduler"
 # kube-scheduler limits a Permit plugin's wait to this too (framework/runtime, maxTimeout).
@@ -71,10 +74,11 @@ class Settings(msgspec.Struct, frozen=True):
     the nodes considered for a lone pod, by profile (0: by the cluster's size); without any, all of them.
     infer_gangs: which controllers' pods are gangs without stating it, by profile (model.owners), in the
     order of checking. foreign_markers: by profile, what happens to pods and groups that request what only
-    another system does: WARN or IGNORE, else REFUSE (config.foreign). pod_group_classes: the PriorityClasses
-    that count on a PodGroup as they do on a pod. packing_weights: the weight of packing among the scores, by
-    profile (config.packing); gangs of other profiles are packed first. queueing: read walltimes and count
-    passes (config.queueing); None: neither. queues: the tree (config.queues); None: no queues.
+    another system does: WARN or IGNORE, else REFUSE (config.by_profile). pod_group_classes: the
+    PriorityClasses that count on a PodGroup as they do on a pod. packing_weights: the weight of packing among
+    the scores, by profile (config.by_profile); gangs of other profiles are packed first. queueing: read
+    walltimes and count passes (config.queueing); None: neither. queues: the tree (config.queues); None: no
+    queues.
     """
 
     on_partial_bind: Literal["complete", "unwind"] = "complete"

@@ -23,11 +23,11 @@ class DeviceSettings(msgspec.Struct, frozen=True):
 
     hand_off: how a resource's IDs reach the containers; by environment if not listed. `count`: no IDs are
     assigned. `device-plugin`: binds of pods that kubelet could confuse are spaced. require: resources whose
-    IDs must be known, in every profile (plugins.devices). allocation_in: where a Binding carries a pod's IDs
-    (model.device_labels); both places are read. repair: wrong device annotations of pods are corrected, which
-    takes the verb patch on pods. on_mismatch: what happens to a pod whose devices are unusable for it.
-    on_failure: what happens to pods whose device has been unhealthy for failure_grace_s; the same group is
-    not evicted for that again within failure_again_s.
+    IDs must be known, in every profile (plugins.resources.devices). allocation_in: where a Binding carries a
+    pod's IDs (model.devices.labels); both places are read. repair: wrong device annotations of pods are
+    corrected, which takes the verb patch on pods. on_mismatch: what happens to a pod whose devices are
+    unusable for it. on_failure: what happens to pods whose device has been unhealthy for failure_grace_s; the
+    same group is not evicted for that again within failure_again_s.
     """
 
     hand_off: Mapping[str, str] = {}

@@ -196,7 +196,7 @@ class QueueDocument(_Document, frozen=True):
 
 
 class Packing(_Document, frozen=True):
-    """weight: of packing as one score among others; None: packing goes first (config.packing)."""
+    """weight: of packing as one score among others; None: packing goes first (config.by_profile)."""
 
     weight: int | None = None
 

@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 
 from gangsched.config import SchedulerConfig, Settings
+from gangsched.config.by_profile import REFUSE
 from gangsched.config.documents import KUBE_API_VERSION, KUBE_KIND, OUR_API_VERSION, OUR_KIND
-from gangsched.config.durations import duration_text
 from gangsched.config.extenders import effective_extender
-from gangsched.config.foreign import REFUSE
 from gangsched.config.profiles import ProfileConfig
 from gangsched.config.queueing import AUTO, BUDGET, EVICT, OFF, SHADOW, effective_walltime
 from gangsched.config.queues import effective_queues
+from gangsched.config.reading.durations import duration_text
 from gangsched.config.recording import effective_record
 from gangsched.config.tracing import effective_tracing
 

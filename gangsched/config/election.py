@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from gangsched.config.documents import LeaderElection
-from gangsched.config.durations import duration_s
+from gangsched.config.reading.durations import duration_s
 from gangsched.errors import ConfigError
 
 # client-go's JitterFactor: a retry may come later than its period by this factor.

@@ -1,7 +1,7 @@
 """Extenders: other programs that filter and score nodes over HTTP.
 
 Lives here: the section as written, resolved and checked. Not here: calling them (gangsched.extenders), and
-using their answers (core.groups.extenders). Called by config. Sources: k8s.io/kube-scheduler
+using their answers (core.groups.attempts.extenders). Called by config. Sources: k8s.io/kube-scheduler
 `config/v1/types.go` (Extender), kubernetes `pkg/scheduler/apis/config/ validation/validation.go`
 (validateExtenders), `pkg/scheduler/extender.go`.
 """
@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from gangsched.config.durations import duration_s, duration_text
-from gangsched.config.strict import join
+from gangsched.config.reading.durations import duration_s, duration_text
+from gangsched.config.reading.strict import join
 from gangsched.errors import ConfigError
-from gangsched.model.names import is_qualified_name
 from gangsched.model.resources import is_extended
+from gangsched.model.text.names import is_qualified_name
 
 DEFAULT_TIMEOUT_S = 5.0
 

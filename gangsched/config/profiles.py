@@ -14,9 +14,9 @@ from typing import Any, cast
 
 import msgspec
 
-from gangsched.config.absent import ABSENT
 from gangsched.config.documents import KUBE_API_VERSION, PluginRef, PluginSet, PluginSets, Profile
-from gangsched.config.strict import decode, join, nearest
+from gangsched.config.reading.absent import ABSENT
+from gangsched.config.reading.strict import decode, join, nearest
 from gangsched.errors import ConfigError
 
 POINTS = tuple(

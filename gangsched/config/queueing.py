@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from gangsched.config.documents import Bound, OurDocument, Queueing
-from gangsched.config.durations import duration_s, duration_text
+from gangsched.config.reading.durations import duration_s, duration_text
 from gangsched.errors import ConfigError
 
 AUTO = "auto"

@@ -1,7 +1,7 @@
 """`queues` and `fairness` in the configuration file, checked as a whole. Floor 0; called by config only.
 
 Lives here: the tree as written, parents first, or a ConfigError that names the place. Not here: what queues
-hold and which is next (core.cache.queue_book), a pod's queue (core.cache.queue_tree).
+hold and which is next (core.cache.queues.book), a pod's queue (core.cache.queues.tree).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any, Literal
 import msgspec
 
 from gangsched.config.documents import OurDocument, QueueDocument
-from gangsched.config.durations import duration_s, duration_text
 from gangsched.config.profiles import ProfileConfig
 from gangsched.config.queueing import NEEDS, check_bound, is_on
-from gangsched.config.strict import decode, join
+from gangsched.config.reading.durations import duration_s, duration_text
+from gangsched.config.reading.strict import decode, join
 from gangsched.errors import ConfigError, ParseError
-from gangsched.model.names import is_qualified_name
 from gangsched.model.resources import CPU, amount_text, parse_quantities
+from gangsched.model.text.names import is_qualified_name
 
 FAIRNESS = "Fairness"
 """The plugin that `queues` enables in every profile."""

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from gangsched.config.documents import Record
-from gangsched.config.durations import duration_s, duration_text
+from gangsched.config.reading.durations import duration_s, duration_text
 from gangsched.errors import ConfigError
 
 _MB = 10**6

@@ -14,7 +14,7 @@ import msgspec
 
 from gangsched.config import documents
 from gangsched.config.documents import Tracing
-from gangsched.config.durations import duration_s, duration_text
+from gangsched.config.reading.durations import duration_s, duration_text
 from gangsched.errors import ConfigError
 
 _TRACES_PATH = "/v1/traces"

@@ -4,7 +4,7 @@ A pure function of the scheduler's present state, computed on demand; nothing is
 Simulates the queue: whenever something ends, everything that fits then starts, in order (list scheduling).
 Counts resources only, each template alone: ports, device locality and terms about other pods are ignored.
 Groups that need one domain, or start together with other groups, get no estimate. Room of claims counts as
-taken. So it is a forecast, and never a promise (core.queueing.claims). Called by gangsched.web.queue.
+taken. So it is a forecast, and never a promise (core.queueing.claims). Called by gangsched.web.pages.queue.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import msgspec
 import numpy as np
 
 from gangsched.core.cache.cluster_view import ClusterView
+from gangsched.core.cycle.domains.topology import requires_domain
 from gangsched.core.cycle.shortage import room_of
-from gangsched.core.cycle.topology import requires_domain
 from gangsched.core.framework.profile import Demand
 from gangsched.core.queueing.kept_from import kept_until
 from gangsched.core.queueing.needs import open_to
@@ -27,8 +27,8 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.group import Group, GroupState, MemberState
-from gangsched.core.types.pod_template import PodTemplate
 from gangsched.core.types.states import IN_LINE
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.model.pod_group import GroupKey
 
 # Only the first groups in the queue get an estimate.

@@ -1,9 +1,9 @@
 """Scheduler: the core's interface. handle, advance and schedule_next return effects.
 
-Synchronous and deterministic: the same calls with the same arguments give the same effects. Called by app.py
-live and by sim/ in virtual time. Behind it: membership (members of groups), group_specs (their sizes),
-reconciler (their states), attempts (a turn), binder (carrying out a plan), reservations (validating them),
-reporter (messages); they share one SharedState.
+Synchronous and deterministic: the same calls with the same arguments give the same effects. Called by
+process.app live and by sim/ in virtual time. Behind it: membership (members of groups), group_specs (their
+sizes), reconciler (their states), attempts (a turn), binder (carrying out a plan), reservations (validating
+them), reporter (messages); they share one SharedState.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from operator import length_hint
 from typing import Any
 
 from gangsched.config import Settings
-from gangsched.core import turn
-from gangsched.core.answers import Answers
 from gangsched.core.binding.admission_conflicts import AdmissionConflicts
 from gangsched.core.binding.binder import Binder
-from gangsched.core.cluster_objects import ClusterObjects
-from gangsched.core.containment import Containment
 from gangsched.core.device_audit.device_health import DeviceHealth
 from gangsched.core.device_audit.drift import DriftAudit
-from gangsched.core.dirty import Watch
 from gangsched.core.framework.observer import ObservedProfile, Observer
 from gangsched.core.framework.plan import first_of
 from gangsched.core.framework.profile import Profile
-from gangsched.core.groups.attempts import Attempts
-from gangsched.core.groups.extenders import Extenders, ExtenderVerdicts
+from gangsched.core.groups.attempts.attempts import Attempts
+from gangsched.core.groups.attempts.extenders import Extenders, ExtenderVerdicts
+from gangsched.core.groups.attempts.permits import Permits
+from gangsched.core.groups.attempts.reservations import Reservations
+from gangsched.core.groups.attempts.ties import Ties
 from gangsched.core.groups.group_spec import GroupSpecs
-from gangsched.core.groups.membership import Membership
+from gangsched.core.groups.members.membership import Membership
 from gangsched.core.groups.owners import Owners
-from gangsched.core.groups.permits import Permits
 from gangsched.core.groups.reconciler import Reconciler
-from gangsched.core.groups.reservations import Reservations
-from gangsched.core.groups.ties import Ties
 from gangsched.core.groups.walltime_evictions import WalltimeEvictions
-from gangsched.core.invariants import Recount
-from gangsched.core.overdue import DEADLINES, Deadline, Overdue
-from gangsched.core.reconfigure import reconfigure, unfinished, watched
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
-from gangsched.core.state.transitions import Cause
-from gangsched.core.steps import Defect, PlainSteps, Steps, Take, name_of
-from gangsched.core.turn import PHASES, Phase
+from gangsched.core.state.tables.groups import Cause
+from gangsched.core.turns import turn
+from gangsched.core.turns.answers import Answers
+from gangsched.core.turns.cluster_objects import ClusterObjects
+from gangsched.core.turns.containment import Containment
+from gangsched.core.turns.dirty import Watch
+from gangsched.core.turns.invariants import Recount
+from gangsched.core.turns.overdue import DEADLINES, Deadline, Overdue
+from gangsched.core.turns.reconfigure import reconfigure, unfinished, watched
+from gangsched.core.turns.steps import Defect, PlainSteps, Steps, Take, name_of
+from gangsched.core.turns.turn import PHASES, Phase
 from gangsched.core.types.group import ASSUMED, UNASKED, Group, GroupState, MemberState
 from gangsched.errors import InvariantError
 from gangsched.model import events as ev
@@ -77,7 +77,7 @@ class Scheduler:
         pick: given n equally good nodes for a lone pod, returns the index of one, if the settings say at
         random; a seeded generator's `randrange` uses them evenly, as kube-scheduler does. extenders: the
         profiles' plugin for extenders, if any. guard: called with exceptions that an object triggered in our
-        own code, which then affect only that object (core.containment); without it they are raised.
+        own code, which then affect only that object (core.turns.containment); without it they are raised.
         wall_ahead_s: Unix time minus the clock of `now_s`, for times shown to people and ages of pods found
         running; None: unknown.
         """
@@ -159,7 +159,7 @@ class Scheduler:
         return self._end_turn()
 
     def apply(self, take: Take, run: Iterable[ev.Event]) -> None:
-        """Passes events of one kind to `take`; if one fails, core.steps decides about the rest."""
+        """Passes events of one kind to `take`; if one fails, core.turns.steps decides about the rest."""
         events = list(run)
         left = iter(events)
         self.shared.n_inputs += 1
@@ -173,7 +173,7 @@ class Scheduler:
         self._steps.applied(events)
 
     def for_group(self, group: Group, do: Callable[[Group], Any]) -> None:
-        """Runs a step for one group, unless it must wait; reports it to core.steps if it raises."""
+        """Runs a step for one group, unless it must wait; reports it to core.turns.steps if it raises."""
         if self._steps.may_step(group):
             try:
                 do(group)
@@ -365,7 +365,9 @@ class Scheduler:
     # -- the end of a turn -----------------------------------------------------------------------------
 
     def _end_turn(self) -> list[Effect]:
-        """Runs the phases (core.turn), those of groups until no group is marked; returns the effects."""
+        """Runs the phases (core.turns.turn), those of groups until no group is marked; returns the
+        effects.
+        """
         shared, steps = self.shared, self._steps
         if self.is_synced:
             first, of_groups, last = self._phases

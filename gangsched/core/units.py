@@ -3,9 +3,10 @@ for.
 
 A unit is a group with the groups that start together with it and can be tried now. Admit is asked for all of
 them in the unit's turn, before any node is looked at (GroupAdmission): here is which members the plugins are
-asked about, and which of them take part in the attempt. Called by core.groups.attempts in the unit's turn,
-and by core.kept and core.groups.making_room, which plan for units. Not here: which groups form a set
-(core.state.start_together), the plugins (plugins.fairness), what follows from a "no" (core.groups.attempts).
+asked about, and which of them take part in the attempt. Called by core.groups.attempts.attempts in the unit's
+turn, and by core.kept and core.groups.attempts.making_room, which plan for units. Not here: which groups form
+a set (core.state.start_together), the plugins (plugins.fairness), what follows from a "no"
+(core.groups.attempts.attempts).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A reason is kept as what it names (nodes, members, devices, amounts, other groups), and becomes text only
 where it leaves the core: in a condition, an event, an answer of `explain`. What decides, explains or judges
 reads the values and never a text. Names of other namespaces' objects are marked in the words
-(model.printable), so that administrators and tenants each get their own rendering of one value.
+(model.text.printable), so that administrators and tenants each get their own rendering of one value.
 
 What somebody else has said (a plugin of users, the API server, a field that does not parse) is a text from
 the start and stays one. Not here: what decides. Called by all rooms of the core, and by plugins.
@@ -18,8 +18,8 @@ from itertools import islice
 
 import msgspec
 
-from gangsched.model.printable import MAX_MESSAGE, marked, several
 from gangsched.model.resources import amount_text
+from gangsched.model.text.printable import MAX_MESSAGE, marked, several
 
 # A reason's words with their marked names, before they are rendered; what a server answers is of any length.
 _MAX_MARKED = 8 * MAX_MESSAGE

@@ -1,4 +1,4 @@
-"""`gangsched devices [NODE]`: its flags, input and output. Called by cli.py."""
+"""`gangsched devices [NODE]`: its flags, input and output. Called by command.cli."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gangsched import printing
-from gangsched.config.strict import nearest
+from gangsched.command import printing
+from gangsched.config.reading.strict import nearest
 from gangsched.devices.report import CONFIRMED, FREE, PLANNED, RESERVED, DeviceRow, NodeMap, Refused, make_map
 from gangsched.devices.reserved import ask_reserved, with_reserved
 from gangsched.devices.summary import print_summary, time_text
 from gangsched.errors import ApiError, ConfigError
+from gangsched.kube.access.credentials import load_credentials
 from gangsched.kube.client import ApiClient
-from gangsched.kube.credentials import load_credentials
 from gangsched.kube.pages import MAX_PAGE_BYTES, Pages
 from gangsched.kube.watch.decode import Kind
 from gangsched.kube.watch.decode import nodes as nodes_kind
 from gangsched.kube.watch.decode import pods as pods_kind
-from gangsched.model.bounded import lenient_decoder
 from gangsched.model.effects import NODE_REFUSED, POD_REFUSED
 from gangsched.model.objects import Node, Pod
-from gangsched.model.printable import clean, several
+from gangsched.model.text.bounded import lenient_decoder
+from gangsched.model.text.printable import clean, several
 from gangsched.signals import run_loop
-from gangsched.web.asking import add_flags
+from gangsched.web.commands.asking import add_flags
 
 ItemT = TypeVar("ItemT", Node, Pod)
 _PAGE = 500

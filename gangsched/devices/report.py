@@ -13,9 +13,9 @@ from typing import NamedTuple
 import msgspec
 
 from gangsched.errors import ParseError
-from gangsched.model.device_labels import allocation_text, inventory_text, where_listed
-from gangsched.model.device_report import DEVICE_REPORT_KEY, DeviceReport, parse_report
-from gangsched.model.devices import Device, parse_allocation, parse_devices
+from gangsched.model.devices.annotations import Device, parse_allocation, parse_devices
+from gangsched.model.devices.labels import allocation_text, inventory_text, where_listed
+from gangsched.model.devices.report import DEVICE_REPORT_KEY, DeviceReport, parse_report
 from gangsched.model.objects import Node, Pod
 from gangsched.model.pod_group import GANG_KEY
 from gangsched.model.resources import is_extended, pod_requests

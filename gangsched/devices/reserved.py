@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from gangsched.devices.report import FREE, RESERVED, DeviceRow, NodeMap, Promise
 from gangsched.errors import ApiError
 from gangsched.model.walltime import LATEST_S
-from gangsched.web.answers import RESERVATIONS_PATH, Reservation, ReservationsPage
-from gangsched.web.asking import ask, decoded, server_of
+from gangsched.web.commands.asking import ask, decoded, server_of
+from gangsched.web.pages.answers import RESERVATIONS_PATH, Reservation, ReservationsPage
 
 _SCHEDULER_ONLY = "What is reserved and not yet bound is not shown"
 

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gangsched.devices.report import FREE, RESERVED, DeviceRow, NodeMap
-from gangsched.model.printable import clean
+from gangsched.model.text.printable import clean
 
 _MAX_NAMED = 4
 _HEALTHY = "Healthy"

@@ -13,7 +13,7 @@ from gangsched.config.election import LeaderElectionSettings
 from gangsched.doctor.findings import Finding, Level, Work, found
 from gangsched.doctor.reading import Deployment, Facts, Lease
 from gangsched.doctor.rights import ROLE
-from gangsched.model.printable import several
+from gangsched.model.text.printable import several
 
 OLDEST, NEWEST = (1, 34), (1, 37)
 """Versions of Kubernetes that are tested (docs/operating.md)."""

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 
-from gangsched.config.strict import nearest
+from gangsched.config.reading.strict import nearest
 from gangsched.core.types.group import Group, MemberState
 from gangsched.devices.report import GONE, MISMATCH, TWICE, NodeMap
 from gangsched.doctor.findings import Finding, Level, Work, found
 from gangsched.doctor.reading import Facts
 from gangsched.errors import ParseError
-from gangsched.model.device_labels import inventory_text
-from gangsched.model.devices import Device, parse_devices
-from gangsched.model.load import LOAD_KEY, parse_load
+from gangsched.model.devices.annotations import Device, parse_devices
+from gangsched.model.devices.labels import inventory_text
 from gangsched.model.objects import Condition, Node, Pod
 from gangsched.model.pod_group import group_key
-from gangsched.model.printable import several, shown
-from gangsched.model.quantity import to_int
 from gangsched.model.resources import pod_requests
+from gangsched.model.stated.load import LOAD_KEY, parse_load
+from gangsched.model.text.printable import several, shown
+from gangsched.model.text.quantity import to_int
 from gangsched.model.workloads import DEVICE_CLASS_PREFIX
 
 AGENT_NAMESPACE = "gangsched-agent"

@@ -1,4 +1,4 @@
-"""`gangsched doctor`: its flags, input and output. Called by cli.py."""
+"""`gangsched doctor`: its flags, input and output. Called by command.cli."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import msgspec
 from rich.console import Console
 from rich.markup import escape
 
-from gangsched import printing
+from gangsched.command import printing
+from gangsched.command.snapshot import Snapshot, take_snapshot
 from gangsched.config import SchedulerConfig
-from gangsched.core.reconfigure import watched_by_plugins
+from gangsched.core.turns.reconfigure import watched_by_plugins
 from gangsched.devices.report import Refused, make_map
 from gangsched.doctor import checks, cluster_checks
 from gangsched.doctor.findings import Finding, exit_code, found
@@ -22,12 +23,11 @@ from gangsched.doctor.rights import Right, asked, optional
 from gangsched.errors import ConfigError
 from gangsched.extension.loading import KnownPlugins
 from gangsched.extension.source import ConfigSource
+from gangsched.kube.access.credentials import load_credentials
 from gangsched.kube.client import ApiClient
-from gangsched.kube.credentials import load_credentials
 from gangsched.kube.pages import MAX_PAGE_BYTES
 from gangsched.plugins import build_profiles, metrics_server_s
 from gangsched.signals import run_loop
-from gangsched.snapshot import Snapshot, take_snapshot
 
 _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red", "unknown": "magenta"}
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from gangsched.model.printable import clean, several
+from gangsched.model.text.printable import clean, several
 
 Level = Literal["ok", "warning", "problem", "unknown"]
 PROBLEM_CODE = 3

@@ -20,7 +20,7 @@ from gangsched.doctor.rights import OPTIONAL, Right
 from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient
 from gangsched.kube.pages import Pages
-from gangsched.model.bounded import lenient_decoder
+from gangsched.model.text.bounded import lenient_decoder
 
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _ADMISSION = "/apis/admissionregistration.k8s.io/v1"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from gangsched.config import LeaderElectionSettings, SchedulerConfig, Settings
-from gangsched.plugins.selecting_objects import WATCHES
+from gangsched.plugins.neighbours.selecting_objects import WATCHES
 
 _GROUP_KINDS = (
     "scheduling.k8s.io",

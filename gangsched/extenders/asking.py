@@ -4,7 +4,7 @@ As kube-scheduler does: Filters one after the other, each with the nodes that th
 scores at once, if more than one node is left. A failing extender that may be ignored is skipped; one that may
 not ends the attempt with its name. A failing score is always left out. Lives here: which extenders to call,
 and what they are shown: the pod, and, for those without a cache, the nodes as the API server has them. Not
-here: the wire (client.py). Called by app.py. Source: kubernetes `pkg/scheduler/schedule_one.go`.
+here: the wire (client.py). Called by process.app. Source: kubernetes `pkg/scheduler/schedule_one.go`.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ import anyio
 import structlog
 
 from gangsched.config import ExtenderConfig
-from gangsched.core.groups.extenders import ExtenderVerdicts, Interest
+from gangsched.core.groups.attempts.extenders import ExtenderVerdicts, Interest
 from gangsched.errors import ApiError
 from gangsched.extenders.binder import ExtenderBinder
 from gangsched.extenders.client import Extender, ExtenderError
 from gangsched.kube.client import ApiClient
-from gangsched.model import bounded
 from gangsched.model.effects import AskExtenders, Effect
 from gangsched.model.events import Event, ExtendersAnswered
+from gangsched.model.text import bounded
 
 _log = structlog.get_logger(__name__)
 
 # Groups processed at once; the others wait as data.
 N_AT_ONCE = 16
-# The core waits as long as the extenders may take, and this (core.groups.extenders). A request that has
-# waited longer would be answered too late, and make the next one late: its group asks again later instead.
+# The core waits as long as the extenders may take, and this (core.groups.attempts.extenders). A request that
+# has waited longer would be answered too late, and make the next one late: its group asks again later
+# instead.
 LONGEST_WAIT_S = 30.0
 # An outage of an extender is logged once in this time.
 _SAY_AGAIN_S = 10.0

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 from gangsched.config import ExtenderConfig
 from gangsched.core.framework.interface import SKIP, SUCCESS, Code, Handle, Status
-from gangsched.core.groups.extenders import Interest
+from gangsched.core.groups.attempts.extenders import Interest
 from gangsched.extenders.client import Extender, ExtenderError, ExtenderRefused
-from gangsched.model.devices import ALLOCATED_KEY
+from gangsched.model.devices.annotations import ALLOCATED_KEY
 from gangsched.model.objects import Pod
 
 # The client's own deadline comes first and has the better message.

@@ -20,9 +20,9 @@ import msgspec
 from gangsched.config import ExtenderConfig
 from gangsched.config.extenders import TLSSettings
 from gangsched.errors import ConfigError, GangschedError
-from gangsched.model import bounded
 from gangsched.model.objects import Pod
-from gangsched.model.printable import one_line
+from gangsched.model.text import bounded
+from gangsched.model.text.printable import one_line
 
 # Without a node cache of its own an extender answers with whole nodes, some 10 kB each.
 MAX_REPLY = 64 * 2**20

@@ -4,8 +4,8 @@ While such a plugin runs, an interval timer samples every 50 ms which plugin it 
 one turn of the scheduler, over all nodes and all of its methods. Over the budget an exception is raised in
 the plugin's own code, never in ours, so no table of the core is left half written. In-tree plugins are not
 sampled and cost nothing; an out-of-tree one costs about 0.2 us a call, and one called for thousands of nodes
-pays it once for all of them (core.framework.per_node). Only the main thread is sampled, which is where the
-scheduler runs. Not here: what a failed plugin means for its pod.
+pays it once for all of them (core.framework.filters.per_node). Only the main thread is sampled, which is
+where the scheduler runs. Not here: what a failed plugin means for its pod.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from typing import Any, TypeVar
 
-from gangsched.core.cache.queue_tree import Place
+from gangsched.core.cache.queues.tree import Place
 from gangsched.core.framework.plugin_calls import PluginError, blamed
 from gangsched.extension.signatures import HOOKS
 
@@ -142,7 +142,8 @@ def _stepped(resume: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         return None, end
 
 
-# Called in a loop over nodes by core.framework.per_node, which has the whole loop sampled: `over_nodes`.
+# Called in a loop over nodes by core.framework.filters.per_node, which has the whole loop sampled:
+# `over_nodes`.
 _IN_LOOPS = ("filter_node", "score_node")
 
 

@@ -1,7 +1,7 @@
 """Edge: receives the effects about plugins: hooks to run, hooks to cancel, plugins to blame.
 
 Lives here: which object a hook is called on, and with what. Not here: running it (runner), its API (handle).
-Made by app.py for every process; a scheduler without hooks loads and starts none of this.
+Made by process.app for every process; a scheduler without hooks loads and starts none of this.
 """
 
 from __future__ import annotations

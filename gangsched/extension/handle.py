@@ -20,8 +20,8 @@ from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient
 from gangsched.kube.pages import Pages
 from gangsched.kube.transport.http1 import MERGE_PATCH
-from gangsched.model import bounded
 from gangsched.model.events import Event, GroupAllowed, GroupRejected
+from gangsched.model.text import bounded
 
 if TYPE_CHECKING:
     from gangsched.extension.outside import Outside

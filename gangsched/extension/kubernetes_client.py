@@ -14,9 +14,9 @@ from typing import Any
 
 import anyio
 
-from gangsched.kube.credentials import Credentials
-from gangsched.kube.loaders import import_client
-from gangsched.kube.proxies import Tunnel
+from gangsched.kube.access.credentials import Credentials
+from gangsched.kube.access.loaders import import_client
+from gangsched.kube.access.proxies import Tunnel
 
 MAX_CONNECTIONS = 16
 # How much of an answer aiohttp buffers before it stops reading; a watch's line may be as long as an object.

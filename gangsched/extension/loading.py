@@ -2,7 +2,7 @@
 
 Lives here: from a file or an entry point to a class known to be a plugin, or a ConfigError with file, line
 and what would be right. Not here: which profile uses it (the configuration names it, like any other plugin),
-its time limit (budget). Called by cli.py, and when a configuration is reloaded.
+its time limit (budget). Called by command.cli, and when a configuration is reloaded.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Any
 import msgspec
 
 from gangsched.config import PluginInfo
-from gangsched.config.strict import nearest
+from gangsched.config.reading.strict import nearest
 from gangsched.errors import ConfigError
 from gangsched.extension.budget import TurnBudget, budgeted
 from gangsched.extension.signatures import HOOKS, POINTS, check_attributes, check_hooks, line_of
-from gangsched.model.printable import in_words
+from gangsched.model.text.printable import in_words
 from gangsched.plugins import IN_TREE
 
 ENTRY_POINTS = "gangsched.plugins"

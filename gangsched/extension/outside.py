@@ -13,7 +13,7 @@ import aiohttp
 import msgspec
 
 from gangsched.errors import GangschedError
-from gangsched.model import bounded
+from gangsched.model.text import bounded
 
 MAX_ANSWER = 64 * 2**10
 # For a hook without a deadline of its own; a hook's own deadline ends it before.

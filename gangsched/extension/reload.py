@@ -2,7 +2,7 @@
 
 On SIGHUP, and when the file has changed (two looks, a second apart, see the same; a ConfigMap's swapped link
 counts). Lives here: when to read it, which parts need a restart, the order of applying it. Not here: the
-core's part (core.reconfigure). Called by app.py.
+core's part (core.turns.reconfigure). Called by process.app.
 
 | | |
 |---|---|
@@ -35,7 +35,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError
 from gangsched.extension.source import ConfigSource
 from gangsched.model.effects import Effect
-from gangsched.model.printable import in_words
+from gangsched.model.text.printable import in_words
 from gangsched.plugins import metrics_server_s
 from gangsched.signals import take_hang_up
 

@@ -2,7 +2,8 @@
 
 Lives here: which hooks run, which wait, which are cancelled. Not here: which hook is called when, and what an
 answer means (core.state.pending_hooks and its callers). A hook that misses its deadline gets an error as its
-answer: it is cancelled, and nothing waits for the cancellation. Called by app.py, through the dispatcher.
+answer: it is cancelled, and nothing waits for the cancellation. Called by process.app, through the
+dispatcher.
 
 | point | at once | when the group is taken back | when the process is told to stop | when the lease is lost |
 |---|---|---|---|---|
@@ -25,7 +26,7 @@ import structlog
 
 from gangsched.core.framework.interface import Code, QueueView, Status
 from gangsched.core.framework.plugin_calls import bad_fields
-from gangsched.core.framework.queueing_points import bad_raise
+from gangsched.core.framework.points.queueing import bad_raise
 from gangsched.core.framework.supports import SupportsHookTimeout, serves
 from gangsched.core.state.pending_hooks import BIND, PERMIT, POST_BIND, PRE_BIND, PRE_ENQUEUE
 from gangsched.core.types.group import Group
@@ -33,7 +34,7 @@ from gangsched.errors import GangschedError
 from gangsched.extension.handle import Handle
 from gangsched.model.effects import CancelHooks, RunHook
 from gangsched.model.events import Event, HookAnswered
-from gangsched.model.printable import in_words
+from gangsched.model.text.printable import in_words
 
 _log = structlog.get_logger(__name__)
 

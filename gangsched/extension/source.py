@@ -1,7 +1,7 @@
 """ConfigSource: where the configuration comes from, so that it can be reread.
 
-Lives here: the file, the flags that override it, the plugins that it may name. Called by cli.py once, and by
-reload for as long as the scheduler runs.
+Lives here: the file, the flags that override it, the plugins that it may name. Called by command.cli once,
+and by reload for as long as the scheduler runs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from gangsched.config import ExtenderConfig, SchedulerConfig, default_config, parse_config
-from gangsched.config.strict import read_text
+from gangsched.config.reading.strict import read_text
 from gangsched.errors import ConfigError
 from gangsched.extension.loading import KnownPlugins
 

@@ -1,7 +1,7 @@
 """The directory of a journal: names of processes, whether the disk accepts writes, which files are deleted.
 
 Lives here: the writing thread's other operations on the file system; making the directory for other code that
-writes a journal. Called by writing, anonymise_command and importing.
+writes a journal. Called by writing, journal.anonymise.command and importing.
 """
 
 from __future__ import annotations

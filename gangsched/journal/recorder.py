@@ -2,8 +2,8 @@
 
 It changes nothing that passes through it. If a call cannot be recorded, the journal has a gap: calls are only
 counted until the sink requests a segment, which begins with the core's state and states why the earlier ones
-are missing. Called by app.py instead of the core; without a journal there is no recorder, and the loop calls
-the core itself.
+are missing. Called by process.app instead of the core; without a journal there is no recorder, and the loop
+calls the core itself.
 """
 
 from __future__ import annotations

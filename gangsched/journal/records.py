@@ -20,7 +20,7 @@ from gangsched.kube.watch.decode import followed
 from gangsched.model import events as ev
 from gangsched.model.dialects.dialect import GroupKey
 from gangsched.model.effects import Effect
-from gangsched.model.printable import clean
+from gangsched.model.text.printable import clean
 
 FORMAT = 1
 """Incremented with every change that an older reader would misread."""

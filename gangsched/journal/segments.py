@@ -22,7 +22,7 @@ import zstandard
 
 from gangsched.errors import ConfigError, ParseError
 from gangsched.journal.records import FORMAT, HEAD, MAX_RECORD, Record, Start, read_record
-from gangsched.kube.files import open_regular
+from gangsched.kube.access.files import open_regular
 
 SUFFIX = ".journal.zst"
 PART = ".journal.part"

@@ -30,7 +30,7 @@ import numpy as np
 from gangsched.core.framework.observer import Observer
 from gangsched.core.framework.plan import first_of
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.steps import Defect
+from gangsched.core.turns.steps import Defect
 from gangsched.errors import GangschedError, ParseError
 from gangsched.journal.nesting import Nesting, weighed
 from gangsched.journal.unobserved import observer_like

@@ -14,11 +14,11 @@ from urllib.parse import urlencode
 import msgspec
 
 from gangsched.errors import ApiError
-from gangsched.kube.credentials import Credentials
+from gangsched.kube.access.credentials import Credentials
 from gangsched.kube.transport.connection import Connection
 from gangsched.kube.transport.http1 import JSON, MERGE_PATCH
 from gangsched.kube.transport.pool import REQUEST_TIMEOUT_S, RequestPool
-from gangsched.model import bounded
+from gangsched.model.text import bounded
 
 # Pages of a list are megabytes, and more where objects are large (1.5 MiB is the most one may have).
 MAX_LIST_BYTES = 2**30

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from gangsched.errors import ApiError
-from gangsched.model import bounded
+from gangsched.model.text import bounded
 
 # Reasons that depend on the moment, not the request: the next answer may differ.
 _MAY_PASS = frozenset({"", "Conflict", "ServerTimeout", "Timeout", "TooManyRequests", "Unauthorized"})

@@ -1,7 +1,7 @@
 """Polls metrics-server for the nodes' usage: for scores of nodes that have no agent.
 
-Lives here: the loop. Not here: parsing the numbers (model.load), using them (a tracker in the core). Run by
-app; polls while a plugin needs it. A missing metrics-server is logged once, then retried.
+Lives here: the loop. Not here: parsing the numbers (model.stated.load), using them (a tracker in the core).
+Run by app; polls while a plugin needs it. A missing metrics-server is logged once, then retried.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import structlog
 from gangsched.errors import ApiError, ParseError
 from gangsched.kube.client import ApiClient
 from gangsched.model.events import Event, LoadReported
-from gangsched.model.load import ReportedUsage, parse_node_metrics
-from gangsched.model.printable import several
+from gangsched.model.stated.load import ReportedUsage, parse_node_metrics
+from gangsched.model.text.printable import several
 
 _log = structlog.get_logger(__name__)
 

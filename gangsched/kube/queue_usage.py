@@ -1,7 +1,7 @@
 """QueueUsage: keeps the queues' recent usage in an annotation of a Lease, from one process to the next.
 
-Lives here: what is stored, and checks of what is read. Not here: the requests (kube.lease_object), when they
-are made (gangsched.queue_memory), using the answer (core.cache.queue_book).
+Lives here: what is stored, and checks of what is read. Not here: the requests (kube.election.lease_object),
+when they are made (gangsched.process.queue_memory), using the answer (core.cache.queues.book).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import msgspec
 from gangsched.config import LeaderElectionSettings
 from gangsched.config.queues import MAX_QUEUES
 from gangsched.kube.client import ApiClient
-from gangsched.kube.lease_object import LeaseObject
-from gangsched.model import bounded
+from gangsched.kube.election.lease_object import LeaseObject
+from gangsched.model.text import bounded
 
 KEY = "gangsched.io/queue-usage"
 # A thousand queues with long names need half of this.

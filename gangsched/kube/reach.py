@@ -1,10 +1,10 @@
 """Reach: whether the API server can be reached and accepts our credentials, logged once for all connections.
 
-Lives here: what is logged, and how often. Not here: individual refusals (kube.complaints), and waiting before
-a retry, which each caller does itself. A scheduler has over twenty connections, and each notices an outage by
-itself. A person needs one line, repeated while the trouble lasts, and one when it is over. A first failure
-alone is not logged: a command that ends with it prints it. Kept by kube.credentials; updated by
-kube.transport.pool, kube.transport.lane and kube.transport.stream.
+Lives here: what is logged, and how often. Not here: individual refusals (kube.transport.complaints), and
+waiting before a retry, which each caller does itself. A scheduler has over twenty connections, and each
+notices an outage by itself. A person needs one line, repeated while the trouble lasts, and one when it is
+over. A first failure alone is not logged: a command that ends with it prints it. Kept by
+kube.access.credentials; updated by kube.transport.pool, kube.transport.lane and kube.transport.stream.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 An address may come to lead to another cluster: a server that has lost its data, a recreated cluster, another
 kubeconfig or load balancer. What is known of the first would be taken for the second's. An etcd that is
 restored from a backup keeps the UID. Asking takes the right to list namespaces, which the scheduler has;
-where the UID cannot be read, nothing follows. Called by gangsched.following, and by reflectors.
+where the UID cannot be read, nothing follows. Called by gangsched.process.following, and by reflectors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import structlog
 
 from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient
-from gangsched.model.bounded import lenient_decoder
+from gangsched.model.text.bounded import lenient_decoder
 
 _log = structlog.get_logger(__name__)
 PATH = "/api/v1/namespaces"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from gangsched.errors import ApiError, Subject
-from gangsched.model import bounded
+from gangsched.model.text import bounded
 
 
 class StatusCause(msgspec.Struct, gc=False):

@@ -1,4 +1,6 @@
-"""Counts the API server's answers by method and status, over all connections. Kept by kube.credentials."""
+"""Counts the API server's answers by method and status, over all connections. Kept by
+kube.access.credentials.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from gangsched.errors import ApiError, ConfigError
 from gangsched.kube.client import ApiClient
 from gangsched.kube.reach import is_logged
 from gangsched.kube.transport.backoff import Backoff
-from gangsched.model import bounded
+from gangsched.model.text import bounded
 
 _log = structlog.get_logger(__name__)
 

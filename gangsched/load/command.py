@@ -1,4 +1,4 @@
-"""`gangsched load`: its flags, input and output. Called by cli.py."""
+"""`gangsched load`: its flags, input and output. Called by command.cli."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gangsched import printing
+from gangsched.command import printing
 from gangsched.errors import ApiError, ParseError
+from gangsched.kube.access.credentials import load_credentials
 from gangsched.kube.client import ApiClient
-from gangsched.kube.credentials import load_credentials
 from gangsched.kube.metrics_server import read_usage, unread_text
 from gangsched.kube.pages import MAX_PAGE_BYTES, Pages
 from gangsched.kube.watch.decode import nodes as nodes_kind
 from gangsched.load.report import LoadReport, NodeReport, make_report
-from gangsched.model.evenness import MODES, Mode
-from gangsched.model.load import LOAD_KEY, TERMS, ReportedUsage, Term
 from gangsched.model.objects import Node
-from gangsched.model.printable import clean, one_line, several
+from gangsched.model.stated.evenness import MODES, Mode
+from gangsched.model.stated.load import LOAD_KEY, TERMS, ReportedUsage, Term
+from gangsched.model.text.printable import clean, one_line, several
 from gangsched.signals import run_loop
 
 _PAGE = 500

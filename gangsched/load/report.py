@@ -1,6 +1,6 @@
 """Nodes' reports of load and links, as the figures that are printed. Pure: takes nodes, usage, the time.
 
-Called by `command`. The arithmetic is model.evenness'; nothing here is predicted or promised.
+Called by `command`. The arithmetic is model.stated.evenness'; nothing here is predicted or promised.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ import msgspec
 import numpy as np
 
 from gangsched.errors import ParseError
-from gangsched.model.bandwidth import MEGABYTE, REMAINING_KEY, parse_remaining
-from gangsched.model.evenness import (
+from gangsched.model.objects import Node
+from gangsched.model.resources import CPU, MEMORY, parse_quantities
+from gangsched.model.stated.bandwidth import MEGABYTE, REMAINING_KEY, parse_remaining
+from gangsched.model.stated.evenness import (
     Mode,
     evenness,
     largest_terms,
@@ -22,7 +24,7 @@ from gangsched.model.evenness import (
     terms_of,
     terms_without_data,
 )
-from gangsched.model.load import (
+from gangsched.model.stated.load import (
     LOAD_KEY,
     NodeLoad,
     Performance,
@@ -31,8 +33,6 @@ from gangsched.model.load import (
     Utilisation,
     parse_load,
 )
-from gangsched.model.objects import Node
-from gangsched.model.resources import CPU, MEMORY, parse_quantities
 
 # metrics-server does not report it: all cores are taken to be alike.
 ASSUMED_MHZ = 2000.0

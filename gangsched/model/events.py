@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from gangsched.model.load import ReportedUsage
 from gangsched.model.objects import CustomObject, Node, Pod
 from gangsched.model.owners.owner import Owner, OwnerName
 from gangsched.model.pod_group import GroupKey
+from gangsched.model.stated.load import ReportedUsage
 
 
 class _Event(msgspec.Struct, frozen=True, gc=False):

@@ -3,7 +3,7 @@
 Decoded by msgspec straight from the API server's JSON, immutable by convention once decoded, passed by
 reference everywhere. Unknown fields are skipped by the decoder and cost almost nothing. `gc=False`: no object
 here can be part of a reference cycle. Not here: derived values (core.cache.cache) and the meaning of
-annotations (model.devices, model.pod_group).
+annotations (model.devices.annotations, model.pod_group).
 """
 
 from __future__ import annotations
@@ -388,7 +388,7 @@ class NodeStatus(_Wire):
     allocatable: dict[str, str | int | float] | None = None
     conditions: list[Condition] | None = None
     images: list[NodeImage] | None = None
-    """Kubelets report fifty a node; core.cache.images keeps them, and the cache's nodes omit them."""
+    """Kubelets report fifty a node; core.cache.nodes.images keeps them, and the cache's nodes omit them."""
     declared_features: list[str] | None = None
 
 

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from gangsched.errors import ParseError
 from gangsched.model import owners
+from gangsched.model.devices.required_ids import annotated_required_ids
 from gangsched.model.dialects import (
     core,
     coscheduling,
@@ -57,9 +58,8 @@ from gangsched.model.dialects.numbers import (
 from gangsched.model.fields import Known
 from gangsched.model.objects import CustomObject, Pod
 from gangsched.model.owners.dialects import INFERRED_DIALECTS
-from gangsched.model.packing_weight import PACKING_WEIGHT_KEY, annotated_packing_weight
-from gangsched.model.required_ids import annotated_required_ids
-from gangsched.model.topology import TOPOLOGY_KEY, annotated_topology, both
+from gangsched.model.stated.packing_weight import PACKING_WEIGHT_KEY, annotated_packing_weight
+from gangsched.model.stated.topology import TOPOLOGY_KEY, annotated_topology, both
 from gangsched.model.walltime import WALLTIME_ANNOTATIONS
 
 GANG_KEY = "gangsched.io/gang"

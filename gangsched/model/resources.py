@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gangsched.errors import ParseError
-from gangsched.model import quantity
 from gangsched.model.objects import Container, PodSpec
+from gangsched.model.text import quantity
 
 Vector = npt.NDArray[np.int64]
 Quantities = Mapping[str, str | int | float]

@@ -1,7 +1,7 @@
 """Label selectors, compiled: from the API's JSON to conditions, and the pods that a term matches.
 
 Values only, comparable and hashable, so that equal terms of many pods are one. Not here: counting the pods
-that match (core.cache.pod_index). Source: k8s.io/apimachinery `pkg/apis/meta/v1/helpers.go`
+that match (core.cache.pods.index). Source: k8s.io/apimachinery `pkg/apis/meta/v1/helpers.go`
 (LabelSelectorAsSelector) and `pkg/labels/selector.go`.
 """
 

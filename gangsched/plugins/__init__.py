@@ -17,48 +17,45 @@ from gangsched.config import PluginInfo, ProfileConfig, SchedulerConfig
 from gangsched.core.framework.extension_points import ExtensionPoints
 from gangsched.core.framework.profile import Profile
 from gangsched.core.framework.supports import PollsMetricsServer, serves
-from gangsched.core.groups.extenders import ExtenderVerdicts
-from gangsched.plugins import (
-    default_preemption,
-    devices,
-    inter_pod_affinity,
-    load_aware,
-    node_affinity,
-    node_prefer_avoid_pods,
-    node_resources_balanced_allocation,
-    node_resources_fit,
-    node_volume_limits,
-    remaining_bandwidth,
-    spread_constraints,
-    volume_binding,
-)
+from gangsched.core.groups.attempts.extenders import ExtenderVerdicts
+from gangsched.plugins import default_preemption
 from gangsched.plugins.default_binder import DefaultBinder
 from gangsched.plugins.default_preemption import DefaultPreemption
-from gangsched.plugins.devices import Devices
 from gangsched.plugins.fairness import Fairness
 from gangsched.plugins.gang_scheduling import GangScheduling
-from gangsched.plugins.image_locality import ImageLocality
-from gangsched.plugins.inter_pod_affinity import InterPodAffinity
-from gangsched.plugins.load_aware import LoadAware
-from gangsched.plugins.node_affinity import NodeAffinity
-from gangsched.plugins.node_conditions import NodeConditions
-from gangsched.plugins.node_declared_features import NodeDeclaredFeatures
-from gangsched.plugins.node_name import NodeName
-from gangsched.plugins.node_ports import NodePorts
-from gangsched.plugins.node_prefer_avoid_pods import NodePreferAvoidPods
-from gangsched.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
-from gangsched.plugins.node_resources_fit import NodeResourcesFit
-from gangsched.plugins.node_unschedulable import NodeUnschedulable
-from gangsched.plugins.node_volume_limits import NodeVolumeLimits
-from gangsched.plugins.pod_topology_spread import PodTopologySpread
+from gangsched.plugins.neighbours import inter_pod_affinity, spread_constraints
+from gangsched.plugins.neighbours.inter_pod_affinity import InterPodAffinity
+from gangsched.plugins.neighbours.pod_topology_spread import PodTopologySpread
+from gangsched.plugins.neighbours.selector_spread import SelectorSpread
+from gangsched.plugins.nodes import node_affinity, node_prefer_avoid_pods
+from gangsched.plugins.nodes.node_affinity import NodeAffinity
+from gangsched.plugins.nodes.node_conditions import NodeConditions
+from gangsched.plugins.nodes.node_declared_features import NodeDeclaredFeatures
+from gangsched.plugins.nodes.node_name import NodeName
+from gangsched.plugins.nodes.node_ports import NodePorts
+from gangsched.plugins.nodes.node_prefer_avoid_pods import NodePreferAvoidPods
+from gangsched.plugins.nodes.node_unschedulable import NodeUnschedulable
+from gangsched.plugins.nodes.taint_toleration import TaintToleration
 from gangsched.plugins.priority_sort import PrioritySort
-from gangsched.plugins.remaining_bandwidth import RemainingBandwidth
+from gangsched.plugins.resources import (
+    devices,
+    load_aware,
+    node_resources_balanced_allocation,
+    node_resources_fit,
+    remaining_bandwidth,
+)
+from gangsched.plugins.resources.devices import Devices
+from gangsched.plugins.resources.image_locality import ImageLocality
+from gangsched.plugins.resources.load_aware import LoadAware
+from gangsched.plugins.resources.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from gangsched.plugins.resources.node_resources_fit import NodeResourcesFit
+from gangsched.plugins.resources.remaining_bandwidth import RemainingBandwidth
 from gangsched.plugins.scheduling_gates import SchedulingGates
-from gangsched.plugins.selector_spread import SelectorSpread
-from gangsched.plugins.taint_toleration import TaintToleration
-from gangsched.plugins.volume_binding import VolumeBinding
-from gangsched.plugins.volume_restrictions import VolumeRestrictions
-from gangsched.plugins.volume_zone import VolumeZone
+from gangsched.plugins.volumes import node_volume_limits, volume_binding
+from gangsched.plugins.volumes.node_volume_limits import NodeVolumeLimits
+from gangsched.plugins.volumes.volume_binding import VolumeBinding
+from gangsched.plugins.volumes.volume_restrictions import VolumeRestrictions
+from gangsched.plugins.volumes.volume_zone import VolumeZone
 
 Factory = Callable[..., Any]
 

@@ -1,7 +1,7 @@
 """Fairness: queues with guarantees, limits and shares. QueueSort and Admit.
 
 Enabled in every profile by `queues` in the configuration. Each leaf of the tree is a lane, and the lane of
-the queue that is furthest below its due share has the next turn (core.cache.queue_book). A group that would
+the queue that is furthest below its due share has the next turn (core.cache.queues.book). A group that would
 take its queue, or one above it, over its limit is kept out until that queue holds less.
 """
 
@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from gangsched.core.cache.kueue_admissions import ADMISSIONS
-from gangsched.core.cache.namespace_usage import QueueView
-from gangsched.core.cache.queue_book import QueueBook
-from gangsched.core.cache.queue_limits import OverLimit
+from gangsched.core.cache.queues.book import QueueBook
+from gangsched.core.cache.queues.kueue_admissions import ADMISSIONS
+from gangsched.core.cache.queues.limits import OverLimit
+from gangsched.core.cache.queues.namespace_usage import QueueView
 from gangsched.core.framework.eviction_rule import EvictionRule
 from gangsched.core.framework.status import SUCCESS, Code, Status
 from gangsched.core.preemption.queue_rights import SYSTEM_PRIORITY, QueueRights, is_within

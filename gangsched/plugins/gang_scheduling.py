@@ -1,7 +1,7 @@
 """GangScheduling: when a gang whose members are all reserved may start (Permit).
 
 It waits for things that the user has yet to create: groups that start together with it, members up to
-total-members. It never waits for free resources (core.state.transitions says why). Named as
+total-members. It never waits for free resources (core.state.tables.groups says why). Named as
 kube-scheduler's own gang plugin. Called by core.framework.profile.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.interface import SUCCESS, Change, ClusterChange, Status
 from gangsched.core.types.group import Group, MemberState
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 
 
 class GangScheduling:

@@ -1,4 +1,5 @@
-"""PrioritySort: the queue's order. QueueSort only; called by core.state.queue when a group becomes active.
+"""PrioritySort: the queue's order. QueueSort only; called by core.state.line.queue when a group becomes
+active.
 
 Source: kube-scheduler `plugins/queuesort/priority_sort.go`.
 """

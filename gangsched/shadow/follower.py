@@ -19,7 +19,7 @@ from gangsched.errors import GangschedError
 from gangsched.model import events as ev
 from gangsched.model.effects import AskExtenders, BindPod, Effect
 from gangsched.model.objects import Pod
-from gangsched.model.printable import clean
+from gangsched.model.text.printable import clean
 from gangsched.shadow.judge import Judgement, judge, with_extenders
 from gangsched.shadow.records import PodRecord, Records
 

@@ -14,8 +14,8 @@ from gangsched.core.cache.trial import ClusterView
 from gangsched.core.cache.view.rows import RowQueries
 from gangsched.core.framework.interface import BoolArray, CycleState, FloatArray
 from gangsched.core.framework.profile import Profile
-from gangsched.core.groups.extenders import EXTENDER_SCALE
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.groups.attempts.extenders import EXTENDER_SCALE
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.model.events import ExtendersAnswered
 
 

@@ -1,6 +1,6 @@
 """When and where shadow mode's report goes: at SIGUSR1 and at the end; text to stdout, JSON to a file.
 
-Lives here: signal, file, clock. Not here: the report's content (report.py). One task of app.py's loop.
+Lives here: signal, file, clock. Not here: the report's content (report.py). One task of process.app's loop.
 """
 
 from __future__ import annotations

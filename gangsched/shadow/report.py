@@ -1,7 +1,7 @@
 """Shadow mode's findings, as data and as text.
 
-Lives here: counting, gangs as wholes, sentences. Not here: writing files (app.py). Texts of other programs
-are shown as one line each.
+Lives here: counting, gangs as wholes, sentences. Not here: writing files (process.app). Texts of other
+programs are shown as one line each.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from gangsched.model.printable import several
+from gangsched.model.text.printable import several
 from gangsched.shadow.records import PodRecord, Records, Verdict
 
 # Enough for a terminal; the data has everything kept.

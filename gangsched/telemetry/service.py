@@ -17,8 +17,8 @@ from gangsched.config import TracingSettings
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event
 from gangsched.telemetry import names
-from gangsched.telemetry.export import Output, SpanLane
-from gangsched.telemetry.otlp_json import FileExporter
+from gangsched.telemetry.sending.export import Output, SpanLane
+from gangsched.telemetry.sending.otlp_json import FileExporter
 from gangsched.telemetry.settings import shown
 from gangsched.telemetry.tracer import GangTracer
 
@@ -35,7 +35,7 @@ class Tracing:
         if settings.endpoint:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-            from gangsched.telemetry.collector_answers import Answers
+            from gangsched.telemetry.sending.collector_answers import Answers
 
             answers = Answers()
             exporter = OTLPSpanExporter(endpoint=settings.endpoint, session=answers.session())

@@ -1,9 +1,9 @@
 """GangTracer: makes traces from the core's events, effects and Observer calls.
 
 Lives here: which group has which trace, the clock, the submitters' links, the traceparent that goes into
-every Binding. Not here: the content of a span (telemetry.gang_trace), where spans go (telemetry.export).
-Called by app.py from the one loop: `note_events` before the core handles a batch of events, `turn_ended` with
-the effects of every turn; and by the core, as its Observer.
+every Binding. Not here: the content of a span (telemetry.gang_trace), where spans go
+(telemetry.sending.export). Called by process.app from the one loop: `note_events` before the core handles a
+batch of events, `turn_ended` with the effects of every turn; and by the core, as its Observer.
 """
 
 from __future__ import annotations

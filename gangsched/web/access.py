@@ -1,8 +1,9 @@
 """Decides who may read a page by asking the API server, as kube-scheduler does (delegated authentication).
 
 Lives here: TokenReview, SubjectAccessReview, the cache of recent answers, and the rate limit for unknown
-clients. Not here: HTTP (server.py). The role needs `create` on both. Tokens only: client certificates would
-need the cluster's CA. Source: k8s.io/apiserver `pkg/server/options/{authentication,authorization}.go`.
+clients. Not here: HTTP (web.serving.server). The role needs `create` on both. Tokens only: client
+certificates would need the cluster's CA. Source: k8s.io/apiserver
+`pkg/server/options/{authentication,authorization}.go`.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ import structlog
 
 from gangsched.errors import ApiError
 from gangsched.kube.reach import is_logged
-from gangsched.model import bounded
-from gangsched.model.printable import one_line
+from gangsched.model.text import bounded
+from gangsched.model.text.printable import one_line
 
 _log = structlog.get_logger(__name__)
 

@@ -1,8 +1,8 @@
 """Finds the scheduler that leads the kubeconfig's cluster, for commands that were given no address.
 
 Lives here: the cluster's identity, the Lease's holder, kubectl's port-forward to it. Not here: asking pages
-(asking). In a cluster a host's name is its pod's. All is asked with the user's own rights; what these do not
-reach is a sentence with what to type.
+(web.commands.asking). In a cluster a host's name is its pod's. All is asked with the user's own rights; what
+these do not reach is a sentence with what to type.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import msgspec
 from anyio.abc import Process
 
 from gangsched.errors import ApiError, ConfigError
+from gangsched.kube.access.credentials import load_credentials
 from gangsched.kube.client import ApiClient
-from gangsched.kube.credentials import load_credentials
 from gangsched.kube.same_cluster import PATH, QUERY
 from gangsched.kube.transport.http1 import segment
-from gangsched.model.bounded import lenient_decoder
-from gangsched.model.printable import one_line
+from gangsched.model.text.bounded import lenient_decoder
+from gangsched.model.text.printable import one_line
 
 LEASE = "gangsched-system/gangsched"
 PORT = 10259

@@ -1,7 +1,7 @@
 """The port of the pages: bound at the start, served a little later.
 
-Lives here: the settings, the sockets, errors of both. Not here: HTTP (server.py). A client that connects
-before the server runs waits in the socket's queue.
+Lives here: the settings, the sockets, errors of both. Not here: HTTP (web.serving.server). A client that
+connects before the server runs waits in the socket's queue.
 """
 
 from __future__ import annotations

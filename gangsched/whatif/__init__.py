@@ -2,6 +2,6 @@
 
 Lives here: turning manifests into pods (manifests, controllers); the trial, a core that gets the job and the
 proposed changes, with an API server that does everything at once (trial); the question (question) and its
-result (answer); flags and printing (command). Not here: the snapshot (gangsched.snapshot), why something does
-not fit (core.explain). Nothing is written.
+result (answer); flags and printing (command). Not here: the snapshot (gangsched.command.snapshot), why
+something does not fit (core.explaining.explain). Nothing is written.
 """

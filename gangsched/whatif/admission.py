@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from gangsched.errors import ConfigError, ParseError
-from gangsched.model.printable import one_line
-from gangsched.model.quantity import to_milli
-from gangsched.whatif.templates import Json, object_in, optional_in, optional_list_in
+from gangsched.model.text.printable import one_line
+from gangsched.model.text.quantity import to_milli
+from gangsched.whatif.makers.templates import Json, object_in, optional_in, optional_list_in
 
 RANGE, QUOTA = "LimitRange", "ResourceQuota"
 _SIDES = ("requests", "limits")

@@ -8,10 +8,10 @@ from typing import Literal
 
 import msgspec
 
-from gangsched.core.explain import Explanation, explain, without_effect
+from gangsched.core.explaining.explain import Explanation, explain, without_effect
 from gangsched.core.types.group import Group
 from gangsched.model.objects import Pod
-from gangsched.model.printable import clean, several
+from gangsched.model.text.printable import clean, several
 from gangsched.whatif.admission import Refused
 from gangsched.whatif.trial import Trial
 

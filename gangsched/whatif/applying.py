@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from gangsched.model import storage
 from gangsched.model.events import Event, ObjectPut
 from gangsched.model.objects import ObjectMeta
-from gangsched.model.printable import one_line
-from gangsched.plugins.claims import BIND_COMPLETED
+from gangsched.model.text.printable import one_line
+from gangsched.plugins.volumes.claims import BIND_COMPLETED
 
 NAMESPACES = "namespaces"
 Objects = Callable[[str], Mapping[tuple[str, str], Any]]

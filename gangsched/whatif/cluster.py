@@ -14,10 +14,11 @@ import msgspec
 from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient
 from gangsched.kube.transport.http1 import segment
-from gangsched.model import bounded, workloads
-from gangsched.whatif import trainer
+from gangsched.model import workloads
+from gangsched.model.text import bounded
 from gangsched.whatif.admission import NO_LIMITS, QUOTA, RANGE, Limits
-from gangsched.whatif.templates import Json
+from gangsched.whatif.makers import trainer
+from gangsched.whatif.makers.templates import Json
 
 _CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _RUNTIMES = f"/apis/{trainer.GROUP}/v1alpha1"

@@ -1,4 +1,4 @@
-"""`gangsched whatif -f job.yaml`: its flags, and how it prints. Called by cli.py.
+"""`gangsched whatif -f job.yaml`: its flags, and how it prints. Called by command.cli.
 
 As the plugin `kubectl gangsched whatif` too.
 """
@@ -18,20 +18,20 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gangsched import printing
+from gangsched.command import printing
+from gangsched.command.namespaces import add_flag, check_text, namespace_of
+from gangsched.command.snapshot import take_snapshot
 from gangsched.config import SchedulerConfig, on_trial
 from gangsched.errors import ApiError, ConfigError
 from gangsched.extension.loading import KnownPlugins
 from gangsched.extension.source import ConfigSource
+from gangsched.kube.access.credentials import load_credentials
 from gangsched.kube.client import ApiClient
-from gangsched.kube.credentials import load_credentials
 from gangsched.kube.pages import MAX_PAGE_BYTES
-from gangsched.model.printable import one_line, several
-from gangsched.namespaces import add_flag, check_text, namespace_of
+from gangsched.model.text.printable import one_line, several
 from gangsched.signals import run_loop
-from gangsched.snapshot import take_snapshot
-from gangsched.web.asking import DEFAULT_SERVER, add_server_flags, ask, decoded
-from gangsched.web.queue_command import duration
+from gangsched.web.commands.asking import DEFAULT_SERVER, add_server_flags, ask, decoded
+from gangsched.web.commands.queue import duration
 from gangsched.whatif.admission import NO_LIMITS, Limits
 from gangsched.whatif.answer import Answer, Gang
 from gangsched.whatif.cluster import Cluster, UnknownClasses, limits_of, priority_classes, runtime

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from gangsched.config.yaml_bounds import check_yaml
+from gangsched.config.reading.yaml_bounds import check_yaml
 from gangsched.errors import ConfigError
-from gangsched.whatif.templates import Json
+from gangsched.whatif.makers.templates import Json
 
 _MAX_CHARACTERS = 4_000_000
 _MAX_DOCUMENTS = 1000

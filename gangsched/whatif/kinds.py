@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gangsched.config.strict import nearest
+from gangsched.config.reading.strict import nearest
 from gangsched.errors import ConfigError
-from gangsched.model.printable import one_line
-from gangsched.whatif import trainer
+from gangsched.model.text.printable import one_line
 from gangsched.whatif.admission import QUOTA, RANGE
+from gangsched.whatif.makers import trainer
 
 Key = tuple[str, str]
 """API group, and kind."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gangsched.config.strict import nearest
+from gangsched.config.reading.strict import nearest
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError, ParseError
 from gangsched.kube.watch.decode import Kind, all_kinds, followed
@@ -22,14 +22,15 @@ from gangsched.model.objects import Pod
 from gangsched.model.owners import OWNER_KINDS, replicas
 from gangsched.model.owners.owner import DEFAULT_SCHEDULER
 from gangsched.model.pod_group import POD, group_key
-from gangsched.whatif import accepted, kubeflow, trainer
+from gangsched.whatif import accepted
 from gangsched.whatif.admission import Admission, Refused, limits_in
 from gangsched.whatif.cluster import Classes, Cluster, PriorityClass, UnknownClasses, read_class
-from gangsched.whatif.controllers import MAKERS
 from gangsched.whatif.files import NO_POD, Document
 from gangsched.whatif.kinds import Key, LeftOut, check_version, is_cluster_wide, key_of
-from gangsched.whatif.templates import MAX_PODS, Json
-from gangsched.whatif.unfolding import unfolders
+from gangsched.whatif.makers import kubeflow, trainer
+from gangsched.whatif.makers.controllers import MAKERS
+from gangsched.whatif.makers.templates import MAX_PODS, Json
+from gangsched.whatif.makers.unfolding import unfolders
 
 _MAX_NAMESPACES = 20
 _CLASS = ("scheduling.k8s.io", "PriorityClass")

@@ -13,18 +13,18 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from gangsched.config.strict import nearest
+from gangsched.command.snapshot import Snapshot
+from gangsched.config.reading.strict import nearest
 from gangsched.core.framework.interface import Code
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
 from gangsched.errors import ConfigError, ParseError
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.devices import ALLOCATED_KEY, Allocation, parse_allocation
+from gangsched.model.devices.annotations import ALLOCATED_KEY, Allocation, parse_allocation
 from gangsched.model.objects import Node, Pod
 from gangsched.model.pod_group import group_key
 from gangsched.model.walltime import LATEST_S, pod_walltime
-from gangsched.snapshot import Snapshot
 from gangsched.whatif.applying import applied
 
 HOSTNAME = "kubernetes.io/hostname"

@@ -29,7 +29,7 @@ class Agent(Daemon):
     """`gangsched agent` with its log in a file."""
 
     def __init__(self, node: str, kubeconfig: Path, log: Path, *flags: str) -> None:
-        command = [sys.executable, "-m", "gangsched.cli", "agent", f"--node-name={node}"]
+        command = [sys.executable, "-m", "gangsched.command.cli", "agent", f"--node-name={node}"]
         command += [f"--kubeconfig={kubeconfig}", "--nvml=off", *flags]
         super().__init__("gangsched agent", command, log=log, env={**os.environ, "NO_PROXY": "*"})
 
@@ -75,7 +75,7 @@ class Site:
         return made
 
     def dry_run(self, *flags: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "gangsched.cli", "agent", f"--kubeconfig={self.kubeconfig}"]
+        command = [sys.executable, "-m", "gangsched.command.cli", "agent", f"--kubeconfig={self.kubeconfig}"]
         return subprocess.run(
             [*command, "--nvml=off", "--dry-run", *flags], capture_output=True, text=True, timeout=60
         )

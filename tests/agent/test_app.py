@@ -11,15 +11,15 @@ from pathlib import Path
 import anyio
 import pytest
 
-from gangsched.agent import source_reports
 from gangsched.agent.app import AgentApp
-from gangsched.agent.reports import Report, Silence
+from gangsched.agent.report import source_reports
+from gangsched.agent.report.reports import Report, Silence
 from gangsched.agent.settings import AgentFlags, AgentSettings, default_settings
 from gangsched.agent.sources import Source
 from gangsched.errors import ConfigError
-from gangsched.kube.credentials import load_credentials
+from gangsched.kube.access.credentials import load_credentials
 from gangsched.lab.apiserver.app import EmbeddedCluster
-from gangsched.model.devices import ALLOCATED_KEY
+from gangsched.model.devices.annotations import ALLOCATED_KEY
 from gangsched.model.events import PodAdded
 from gangsched.model.objects import ObjectMeta, Pod, PodSpec
 from tests.agent.virtual import GPU, devices, report

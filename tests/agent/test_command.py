@@ -10,7 +10,7 @@ from pathlib import Path
 WITHIN_BOUNDS = """
 import resource, sys
 import gangsched.agent.command
-from gangsched.cli import main
+from gangsched.command.cli import main
 with open("/proc/self/statm") as statm:
     most = int(statm.read().split()[0]) * resource.getpagesize() + 2**29
 resource.setrlimit(resource.RLIMIT_AS, (most, most))

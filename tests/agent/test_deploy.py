@@ -15,10 +15,10 @@ import pytest
 import yaml
 
 from gangsched.agent.settings import AgentFlags, AgentSettings, parse_parts
-from gangsched.cli import _parser
+from gangsched.command.cli import _parser
 from gangsched.errors import ApiError
 from gangsched.lab.controlplane.processes import ControlPlane
-from gangsched.model.device_report import DEVICE_REPORT_KEY
+from gangsched.model.devices.report import DEVICE_REPORT_KEY
 from tests.agent.process import ACCOUNT, DEPLOY, KEY, MERGE, NAMESPACE, Site, kubeconfig_of
 from tests.deploy.doors import APPLY, FORCED, JSON_PATCH, STRATEGIC, Answer, Person
 from tests.support.processes import until

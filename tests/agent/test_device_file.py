@@ -8,7 +8,7 @@ import pytest
 
 from gangsched.agent.sources.device_file import parse_device_file
 from gangsched.errors import ConfigError
-from gangsched.model.devices import Device
+from gangsched.model.devices.annotations import Device
 
 GPU = "nvidia.com/gpu"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gangsched.agent.reports import Report
+from gangsched.agent.report.reports import Report
 from gangsched.agent.sources.device_file import MAX_FILE_BYTES
 from gangsched.agent.sources.files import MAX_FILES, FileSource
 

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from anyio import to_thread
 
-from gangsched.agent.inventory import HEALTHY, UNHEALTHY
+from gangsched.agent.report.inventory import HEALTHY, UNHEALTHY
 from gangsched.agent.sources.nvml import NvmlSource
 from gangsched.agent.sources.nvml_links import pci_address
 from gangsched.lab.apiserver.app import EmbeddedCluster
-from gangsched.lab.apiserver.store import Item
-from gangsched.model.devices import Device
+from gangsched.lab.apiserver.storage.store import Item
+from gangsched.model.devices.annotations import Device
 from tests.agent.process import GPU, KEY, Agent
 from tests.apiserver.test_scheduling import devices_of, pods, scheduler
 from tests.support.bodies import gang, node

@@ -1,4 +1,6 @@
-"""Which planned set is meant, case by case: the table of agent.hand_off; what is reported and remembered."""
+"""Which planned set is meant, case by case: the table of agent.plugins.hand_off; what is reported and
+remembered.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,11 @@ import json
 
 import pytest
 
-from gangsched.agent.hand_off import Granted, Known, NotPlanned, Prefer, prefer, verify
-from gangsched.agent.plan import Given, Memory, NodePods, PlannedPod
-from gangsched.agent.reporting import is_whole, report
-from gangsched.model.device_report import parse_report
-from gangsched.model.devices import ALLOCATED_KEY
+from gangsched.agent.plugins.granted import is_whole, report
+from gangsched.agent.plugins.hand_off import Granted, Known, NotPlanned, Prefer, prefer, verify
+from gangsched.agent.plugins.plan import Given, Memory, NodePods, PlannedPod
+from gangsched.model.devices.annotations import ALLOCATED_KEY
+from gangsched.model.devices.report import parse_report
 from gangsched.model.events import PodAdded, PodDeleted, PodUpdated
 from gangsched.model.objects import Container, ObjectMeta, Pod, PodSpec, PodStatus
 

@@ -17,10 +17,10 @@ from h2.connection import H2Connection
 from h2.events import RequestReceived
 
 from gangsched.agent import channels
-from gangsched.agent.kubelet import Kubelet, KubeletError
 from gangsched.agent.kubelet_api import podresources_pb2 as messages
-from gangsched.agent.plan import given_by_kubelet
-from gangsched.agent.plugin_settings import KubeletDocument
+from gangsched.agent.plugins.kubelet import Kubelet, KubeletError
+from gangsched.agent.plugins.plan import given_by_kubelet
+from gangsched.agent.plugins.settings import KubeletDocument
 
 
 class Plain(CodecBase):

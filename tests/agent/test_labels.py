@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.agent.holders import Holders
 from gangsched.agent.kubelet_api import pod_pb2
-from gangsched.agent.plan import planned_pod, pods_of_kubelet
+from gangsched.agent.plugins.plan import planned_pod, pods_of_kubelet
+from gangsched.agent.report.holders import Holders
 from gangsched.agent.settings import AgentFlags, parse_settings
 from gangsched.errors import ConfigError
-from gangsched.model.device_labels import inventory_labels
-from gangsched.model.devices import INVENTORY_KEY, Device
+from gangsched.model.devices.annotations import INVENTORY_KEY, Device
+from gangsched.model.devices.labels import inventory_labels
 from gangsched.model.events import PodAdded
 from gangsched.model.objects import ObjectMeta, Pod
 from tests.agent.virtual import GPU, Node, Virtual, devices, on_node

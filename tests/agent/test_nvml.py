@@ -9,10 +9,10 @@ from typing import Any
 import pynvml
 import pytest
 
-from gangsched.agent.reports import Report
+from gangsched.agent.report.reports import Report
 from gangsched.agent.sources.nvml import RECOVERY_S, Mode, NvmlSource
 from gangsched.agent.sources.nvml_links import pci_address
-from gangsched.model.devices import Device
+from gangsched.model.devices.annotations import Device
 from tests.agent.fake_nvml import CODES, FakeNvml, Gpu, calls
 
 GPU = "nvidia.com/gpu"

@@ -16,9 +16,9 @@ from gangsched.agent.probes.nics import Nic
 from gangsched.agent.probes.probe_settings import BandwidthDocument, LoadDocument, ProbeSettings
 from gangsched.agent.probes.running import Probes
 from gangsched.errors import ApiError
-from gangsched.model.bandwidth import REMAINING_KEY, parse_remaining
-from gangsched.model.evenness import terms_without_data
-from gangsched.model.load import LOAD_KEY, parse_load
+from gangsched.model.stated.bandwidth import REMAINING_KEY, parse_remaining
+from gangsched.model.stated.evenness import terms_without_data
+from gangsched.model.stated.load import LOAD_KEY, parse_load
 
 BOTH = ProbeSettings(
     BandwidthDocument(enabled=True, windows_seconds=(1.0, 2.0)),

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gangsched.model.bandwidth import REMAINING_KEY, RemainingBandwidth, parse_remaining
-from gangsched.model.load import LOAD_KEY, parse_load
+from gangsched.model.stated.bandwidth import REMAINING_KEY, RemainingBandwidth, parse_remaining
+from gangsched.model.stated.load import LOAD_KEY, parse_load
 from tests.agent.process import DEPLOY, Site
 from tests.agent.veth import Link, links
 from tests.real.process import Scheduler, service_account, write_config

@@ -13,7 +13,7 @@ from gangsched.agent.sources.registers import (
     parse_volcano,
 )
 from gangsched.errors import ParseError
-from gangsched.model.devices import Device
+from gangsched.model.devices.annotations import Device
 
 # HAMi's protocol page (developers/protocol): two V100; a field that is zero is left out.
 HAMI_JSON = (

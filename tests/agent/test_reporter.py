@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from random import Random
 
+from gangsched.agent.report.reports import Silence
 from gangsched.agent.reporter import MAX_CONFLICTS, InventoryReporter, WriteNode
-from gangsched.agent.reports import Silence
 from gangsched.errors import ApiError
-from gangsched.model.devices import Device
+from gangsched.model.devices.annotations import Device
 from tests.agent.virtual import (
     FILE,
     HEARTBEAT_S,

@@ -10,9 +10,9 @@ from random import Random
 
 import pytest
 
-from gangsched.agent.reports import Silence
-from gangsched.agent.source_reports import SILENT_S
-from gangsched.model.devices import Device, parse_inventory
+from gangsched.agent.report.reports import Silence
+from gangsched.agent.report.source_reports import SILENT_S
+from gangsched.model.devices.annotations import Device, parse_inventory
 from gangsched.model.events import ObjectRefused
 from tests.agent.virtual import (
     FILE,

@@ -12,12 +12,12 @@ from random import Random
 from typing import Any
 
 from gangsched.agent.node import MAX_ANNOTATION_BYTES, SeenNode, annotation_bytes
-from gangsched.agent.notices import Notice
+from gangsched.agent.report.notices import Notice
+from gangsched.agent.report.reports import Place, Report, Silence
 from gangsched.agent.reporter import InventoryReporter, ReadNode, WriteNode
-from gangsched.agent.reports import Place, Report, Silence
 from gangsched.errors import ApiError
-from gangsched.model.device_labels import inventory_text
-from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, Device, inventory_annotation
+from gangsched.model.devices.annotations import ALLOCATED_KEY, INVENTORY_KEY, Device, inventory_annotation
+from gangsched.model.devices.labels import inventory_text
 from gangsched.model.events import Event, KindSynced, PodAdded, PodDeleted, PodUpdated
 from gangsched.model.objects import ObjectMeta, Pod, PodStatus
 

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gangsched.api_rules.status import StatusError
-from gangsched.lab.apiserver import responses
-from gangsched.lab.apiserver.handlers import Handlers, Watching
+from gangsched.lab.apiserver.http import responses
+from gangsched.lab.apiserver.http.handlers import Handlers, Watching
+from gangsched.lab.apiserver.http.requests import Request
 from gangsched.lab.apiserver.kinds import bootstrap, builtin_strategies
 from gangsched.lab.apiserver.registry import Registry
-from gangsched.lab.apiserver.requests import Request
-from gangsched.lab.apiserver.store import Store
-from gangsched.lab.apiserver.watches import Watch
+from gangsched.lab.apiserver.storage.store import Store
+from gangsched.lab.apiserver.storage.watches import Watch
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"

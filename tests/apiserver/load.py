@@ -157,7 +157,7 @@ async def measure(port: int, nodes: int, pods: int, process: psutil.Process) -> 
 
 @contextlib.contextmanager
 def server(options: list[str]) -> Iterator[tuple[int, psutil.Process]]:
-    command = [sys.executable, "-m", "gangsched.cli", "apiserver", "--port=0", *options]
+    command = [sys.executable, "-m", "gangsched.command.cli", "apiserver", "--port=0", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:

@@ -20,7 +20,7 @@ STOP_S = 20.0
 def running(*options: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
     """The process, once it serves, with the lines that it has printed."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "gangsched.cli", "apiserver", "--port=0", *options],
+        [sys.executable, "-m", "gangsched.command.cli", "apiserver", "--port=0", *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -38,7 +38,7 @@ def running(*options: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
 def refused(*options: str) -> str:
     """What it says when it does not start; without a traceback, and without having served."""
     done = subprocess.run(
-        [sys.executable, "-m", "gangsched.cli", "apiserver", *options],
+        [sys.executable, "-m", "gangsched.command.cli", "apiserver", *options],
         capture_output=True,
         text=True,
         timeout=STOP_S,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gangsched.api_rules.status import StatusError
-from gangsched.lab.apiserver.discovery import AGGREGATED, Discovery, version_order
-from gangsched.lab.apiserver.negotiation import JSON, YAML, Media, Shape, negotiate, of_discovery
+from gangsched.lab.apiserver.documents.discovery import AGGREGATED, Discovery, version_order
+from gangsched.lab.apiserver.http.negotiation import JSON, YAML, Media, Shape, negotiate, of_discovery
 from gangsched.lab.apiserver.resources import Resource, Subresource, builtin_resources
 
 TABLE = Shape("meta.k8s.io", "v1", "Table")

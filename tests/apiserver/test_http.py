@@ -20,8 +20,8 @@ import pytest
 from gangsched.accepting import Accepting
 from gangsched.certificates import self_signed, server_context
 from gangsched.errors import ApiError, ConfigError
+from gangsched.kube.access.credentials import load_credentials
 from gangsched.kube.client import ApiClient
-from gangsched.kube.credentials import load_credentials
 from gangsched.kube.watch.decode import pods
 from gangsched.kube.watch.reflector import Reflector
 from gangsched.lab.apiserver.app import EmbeddedCluster
@@ -45,7 +45,7 @@ async def http(cluster: EmbeddedCluster) -> AsyncIterator[aiohttp.ClientSession]
 
 
 async def test_of_too_many_that_never_greet_the_oldest_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gangsched.lab.apiserver.server.Accepting", partial(Accepting, max_handshakes=4))
+    monkeypatch.setattr("gangsched.lab.apiserver.http.server.Accepting", partial(Accepting, max_handshakes=4))
     pair = self_signed("embedded", hosts=["127.0.0.1"])
     async with EmbeddedCluster(tls=server_context(pair)) as cluster:
         address = ("127.0.0.1", int(cluster.url.rpartition(":")[2]))
@@ -63,7 +63,7 @@ async def test_of_too_many_that_never_greet_the_oldest_are_closed(monkeypatch: p
 
 
 async def test_of_too_many_connections_the_oldest_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gangsched.lab.apiserver.server.MAX_CONNECTIONS", 4)
+    monkeypatch.setattr("gangsched.lab.apiserver.http.server.MAX_CONNECTIONS", 4)
     async with EmbeddedCluster() as cluster:
         port = int(cluster.url.rpartition(":")[2])
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from gangsched.api_rules.schema.catalog import builtin
 from gangsched.api_rules.schema.node import Schema
-from gangsched.lab.apiserver.openapi import OpenApi
+from gangsched.lab.apiserver.documents.openapi import OpenApi
 from gangsched.lab.apiserver.resources import Resource, builtin_resources
 
 THING = Resource("example.com", ("v1",), "things", "thing", "Thing", True, list_kind="ThingList", custom=True)

@@ -12,15 +12,15 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from gangsched.app import SchedulerApp
 from gangsched.certificates import self_signed, server_context
 from gangsched.config import LeaderElectionSettings, default_config
-from gangsched.kube.credentials import load_credentials
+from gangsched.kube.access.credentials import load_credentials
 from gangsched.kube.effects.write_lanes import StatusLane
 from gangsched.lab.apiserver.app import EmbeddedCluster, Simulation
-from gangsched.lab.apiserver.store import Item
+from gangsched.lab.apiserver.storage.store import Item
 from gangsched.model.effects import WritePodCondition
 from gangsched.plugins import IN_TREE
+from gangsched.process.app import SchedulerApp
 from tests.support.bodies import Json, member
 from tests.support.tasks import until
 

@@ -6,7 +6,7 @@ import pytest
 
 from gangsched.api_rules.selectors import LabelSelector
 from gangsched.api_rules.status import StatusError
-from gangsched.lab.apiserver.selectors import FieldSelector, label_key_problem, label_selector
+from gangsched.lab.apiserver.storage.selectors import FieldSelector, label_key_problem, label_selector
 
 LABELS = {"app": "train", "tier": "gpu", "n": "8", "example.com/x": ""}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.lab.apiserver.store import Change, Expired, Item, Store
+from gangsched.lab.apiserver.storage.store import Change, Expired, Item, Store
 
 
 def item(key: str, revision: int, text: str = "") -> Item:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from gangsched.api_rules.status import StatusError
-from gangsched.lab.apiserver.codec import encode
 from gangsched.lab.apiserver.registry import Registry
 from gangsched.lab.apiserver.resources import Resource
-from gangsched.lab.apiserver.store import Item
+from gangsched.lab.apiserver.storage.codec import encode
+from gangsched.lab.apiserver.storage.store import Item
 from gangsched.lab.apiserver.tables import custom
 from gangsched.lab.apiserver.tables.ages import human_duration, since
 from gangsched.lab.apiserver.tables.printer import Printer, Tables, check_include

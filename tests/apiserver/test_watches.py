@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gangsched.api_rules.status import StatusError
-from gangsched.lab.apiserver import watches
-from gangsched.lab.apiserver.requests import find_target
+from gangsched.lab.apiserver.http.requests import find_target
 from gangsched.lab.apiserver.resources import Resource
+from gangsched.lab.apiserver.storage import watches
 from gangsched.lab.apiserver.strategy import Strategy
 from tests.apiserver.api import CONFIG_MAPS, PODS, Api
 from tests.support.bodies import pod

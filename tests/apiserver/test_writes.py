@@ -289,7 +289,7 @@ def test_methods_that_a_path_does_not_have(api: Api, method: str, path: str) -> 
 
 
 def test_paths_at_which_there_is_no_resource(api: Api) -> None:
-    from gangsched.lab.apiserver.requests import find_target
+    from gangsched.lab.apiserver.http.requests import find_target
 
     for path in ("/api/v1/things", "/apis/batch/v2/jobs", "/api/v1/pods/a", "/api/v1/pods/a/b/c", "/api/v1"):
         assert find_target(api.registry.resources, path) is None

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from gangsched.lab.bench.checks import Findings, check
-from gangsched.lab.bench.watch_log import Seen
-from gangsched.lab.bench.workload import (
+from gangsched.lab.bench.rounds.checks import Findings, check
+from gangsched.lab.bench.rounds.watch_log import Seen
+from gangsched.lab.bench.rounds.workload import (
     RESOURCE,
     Shape,
     inventory,
@@ -18,7 +18,7 @@ from gangsched.lab.bench.workload import (
     pod_document,
     pod_name,
 )
-from gangsched.model.devices import DeviceInventory, parse_inventory
+from gangsched.model.devices.annotations import DeviceInventory, parse_inventory
 from gangsched.model.objects import Pod
 
 SHAPE = Shape(n_nodes=3, n_gangs=3, gang_size=4, gpus=4)

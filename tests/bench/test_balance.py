@@ -34,10 +34,10 @@ from gangsched.lab.bench.balance.model import (
 from gangsched.lab.bench.balance.picture import picture
 from gangsched.lab.bench.balance.real import RealOutcome
 from gangsched.lab.bench.balance.report import BalanceReport, Outcome
-from gangsched.model.evenness import MODES, Evenness, Mode, load_and_strength, terms_of
-from gangsched.model.load import Utilisation
-from gangsched.plugins.node_resources_balanced_allocation import Args as BalancedArgs
-from gangsched.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from gangsched.model.stated.evenness import MODES, Evenness, Mode, load_and_strength, terms_of
+from gangsched.model.stated.load import Utilisation
+from gangsched.plugins.resources.node_resources_balanced_allocation import Args as BalancedArgs
+from gangsched.plugins.resources.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from tests.plugins.build import Cluster as Rows
 from tests.plugins.build import node as plain_node
 from tests.plugins.build import pod as plain_pod

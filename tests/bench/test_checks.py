@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from gangsched.lab.bench import checks
-from gangsched.model.devices import ALLOCATED_KEY
+from gangsched.lab.bench.rounds import checks
+from gangsched.model.devices.annotations import ALLOCATED_KEY
 from gangsched.model.pod_group import RANK_KEY
 from tests.bench.forged import SHAPE, Document, bound_pods, examine, unbound
 

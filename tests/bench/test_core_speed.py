@@ -6,12 +6,12 @@ import io
 
 from rich.console import Console
 
-from gangsched.lab.bench import core_speed, member_speed, packing_speed, victims_speed, volume_speed
-from gangsched.lab.bench.early_stop_speed import EarlyStopSpeed
-from gangsched.lab.bench.load_speed import LoadSpeed
-from gangsched.lab.bench.victims_speed import VictimsSpeed
-from gangsched.lab.bench.volume_speed import VolumeSpeed
-from gangsched.lab.bench.workload import Shape
+from gangsched.lab.bench.rounds.workload import Shape
+from gangsched.lab.bench.speed import core_speed, member_speed, packing_speed, victims_speed, volume_speed
+from gangsched.lab.bench.speed.early_stop_speed import EarlyStopSpeed
+from gangsched.lab.bench.speed.load_speed import LoadSpeed
+from gangsched.lab.bench.speed.victims_speed import VictimsSpeed
+from gangsched.lab.bench.speed.volume_speed import VolumeSpeed
 
 
 def test_rounds_place_every_pod_and_leave_the_core_as_it_was() -> None:

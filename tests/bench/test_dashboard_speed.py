@@ -6,8 +6,8 @@ import io
 
 from rich.console import Console
 
-from gangsched.lab.bench import dashboard_speed as bench
-from gangsched.lab.bench.dashboard_load import N_WAITING, SIZE, Load, filled
+from gangsched.lab.bench.speed import dashboard_speed as bench
+from gangsched.lab.bench.speed.dashboard_load import N_WAITING, SIZE, Load, filled
 
 
 async def test_each_mode_is_measured_and_nothing_is_left_over() -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from gangsched.core.cache.queue_book import QueueBook
+from gangsched.core.cache.queues.book import QueueBook
 from gangsched.core.preemption.queue_rights import QueueRights
 from gangsched.errors import ConfigError
 from gangsched.lab.bench import command

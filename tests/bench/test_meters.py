@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from gangsched.lab.bench import meters
 from gangsched.lab.bench.figures import Spread, pair_ratios, percentile, spread
-from gangsched.lab.bench.meters import Sample
+from gangsched.lab.bench.rounds import meters
+from gangsched.lab.bench.rounds.meters import Sample
 
 
 def test_a_spread_is_median_and_range() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gangsched.lab.bench.null_binder import is_whole, read_plan, write_plan
+from gangsched.lab.bench.rounds.null_binder import is_whole, read_plan, write_plan
 
 CREATED = b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\ncontent-length: 4\r\n\r\n"
 

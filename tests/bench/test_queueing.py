@@ -17,10 +17,10 @@ from gangsched.errors import ConfigError
 from gangsched.lab.bench import command
 from gangsched.lab.bench.progress import Progress
 from gangsched.lab.bench.queueing import judge, live, policies, report, speed
-from gangsched.lab.bench.queueing.jobs import Job, Workload, at_load, in_order, shaken, with_limits
-from gangsched.lab.bench.queueing.lublin import lublin
 from gangsched.lab.bench.queueing.policies import EASY, FIRST_FIT, POLICIES, Starts
-from gangsched.lab.bench.queueing.traces import read_trace
+from gangsched.lab.bench.queueing.traces.jobs import Job, Workload, at_load, in_order, shaken, with_limits
+from gangsched.lab.bench.queueing.traces.lublin import lublin
+from gangsched.lab.bench.queueing.traces.traces import read_trace
 
 BY_NAME = {policy.name: policy for policy in POLICIES}
 

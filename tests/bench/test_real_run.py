@@ -8,8 +8,8 @@ import os
 import pytest
 
 from gangsched.errors import ConfigError
-from gangsched.lab.bench import contenders
 from gangsched.lab.bench.command import main
+from gangsched.lab.bench.rounds import contenders
 from gangsched.lab.controlplane.assets import find
 from gangsched.lab.controlplane.build import REQUIRE_VARIABLE
 

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from gangsched.lab.bench import contenders, main_job, tables, targets
+from gangsched.lab.bench import tables, targets
 from gangsched.lab.bench.command import chosen, main
-from gangsched.lab.bench.rounds import Round
+from gangsched.lab.bench.rounds import contenders, main_job
+from gangsched.lab.bench.rounds.rounds import Round
+from gangsched.lab.bench.rounds.workload import Shape
 from gangsched.lab.bench.targets import verdict
-from gangsched.lab.bench.workload import Shape
 
 SHAPE = Shape(n_nodes=1000, n_gangs=875, gang_size=8, gpus=8)
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangsched.lab.bench.watch_log import first_binds, parse_log
-from gangsched.lab.bench.watcher import LineScanner, write_log
-from gangsched.model.devices import ALLOCATED_KEY
+from gangsched.lab.bench.rounds.watch_log import first_binds, parse_log
+from gangsched.lab.bench.rounds.watcher import LineScanner, write_log
+from gangsched.model.devices.annotations import ALLOCATED_KEY
 from tests.bench.forged import bound_pods, unbound
 
 

@@ -10,7 +10,7 @@ from gangsched.core.framework.interface import SKIP, SUCCESS, CycleState, Status
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.placement import Placement
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.lab.sim.making import make_scheduler
 from gangsched.lab.sim.objects import make_node
 from tests.support.scenario import Cluster

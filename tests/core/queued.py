@@ -7,7 +7,7 @@ from typing import Any
 
 from gangsched.config import Settings, parse_config
 from gangsched.config.documents import file_with
-from gangsched.core.cache.queue_book import QueueBook
+from gangsched.core.cache.queues.book import QueueBook
 from gangsched.core.scheduler import Scheduler
 from gangsched.lab.sim.objects import at, make_node, make_pod
 from gangsched.model.objects import Pod

@@ -15,7 +15,7 @@ import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.interface import SKIP, SUCCESS, BoolArray, CycleState, IntArray, Status
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.model.objects import Pod
 
 KEY = "rules"

@@ -9,9 +9,14 @@ from gangsched.config import Settings
 from gangsched.config.devices import DeviceSettings
 from gangsched.lab.sim.objects import GPU, STRANGER, at, make_node, make_pod
 from gangsched.model import effects as ef
-from gangsched.model.device_constraints import CONSTRAINTS_KEY
-from gangsched.model.device_report import DEVICE_REPORT_KEY, PodDevices, report_annotation
-from gangsched.model.devices import INVENTORY_KEY, Device, allocation_annotations, inventory_annotation
+from gangsched.model.devices.annotations import (
+    INVENTORY_KEY,
+    Device,
+    allocation_annotations,
+    inventory_annotation,
+)
+from gangsched.model.devices.constraints import CONSTRAINTS_KEY
+from gangsched.model.devices.report import DEVICE_REPORT_KEY, PodDevices, report_annotation
 from gangsched.model.objects import Container, Pod, ResourceRequirements
 from gangsched.model.pod_group import GROUPS_KEY
 from tests.support.scenario import Cluster, gang, with_annotations

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from gangsched.core.cache.queue_tree import QUEUE_KEY
+from gangsched.core.cache.queues.tree import QUEUE_KEY
 from gangsched.lab.sim.objects import at, make_node, make_pod, make_pod_group
 from gangsched.model.objects import CustomObject, Pod
 from gangsched.model.pod_group import COSCHEDULING_LABEL

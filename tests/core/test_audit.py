@@ -12,9 +12,9 @@ from gangsched.config.devices import DeviceSettings
 from gangsched.lab.sim.objects import GPU, STRANGER, inventory, make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.device_constraints import CONSTRAINTS_KEY
-from gangsched.model.device_report import DEVICE_REPORT_KEY, PodDevices, report_annotation
-from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, VISIBLE_KEY, parse_allocation
+from gangsched.model.devices.annotations import ALLOCATED_KEY, INVENTORY_KEY, VISIBLE_KEY, parse_allocation
+from gangsched.model.devices.constraints import CONSTRAINTS_KEY
+from gangsched.model.devices.report import DEVICE_REPORT_KEY, PodDevices, report_annotation
 from gangsched.model.objects import Container, Pod, ResourceRequirements
 from tests.support.scenario import Cluster, gang, with_annotations
 

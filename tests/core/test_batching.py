@@ -12,16 +12,16 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cycle.choosing.weighed import WeighedNodes
 from gangsched.core.cycle.placing import Placing
-from gangsched.core.cycle.weighed import WeighedNodes
-from gangsched.core.framework.batching import Batching
 from gangsched.core.framework.interface import CycleState, FloatArray, IntArray
-from gangsched.core.framework.weighing import Weighing
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.framework.scores.batching import Batching
+from gangsched.core.framework.scores.weighing import Weighing
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.lab.sim.objects import make_node, make_pod
-from gangsched.model.bandwidth import EXPECTED_KEY, REMAINING_KEY, REQUIRED_KEY
 from gangsched.model.objects import Node, Pod, Taint
-from gangsched.model.packing_weight import PACKING_WEIGHT_KEY
+from gangsched.model.stated.bandwidth import EXPECTED_KEY, REMAINING_KEY, REQUIRED_KEY
+from gangsched.model.stated.packing_weight import PACKING_WEIGHT_KEY
 from tests.core.plugins import with_plugins
 from tests.core.test_preferences import GOOD, like
 from tests.plugins.bandwidths import report

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 import gangsched
-from gangsched.core.state import bind_table, start_table, transitions
-from gangsched.core.state.bind_table import BINDS, BindCause, move_bind, move_binds
-from gangsched.core.state.start_table import STARTS, StartCause, move_start
+from gangsched.core.state.tables import binds as bind_table
+from gangsched.core.state.tables import groups as transitions
+from gangsched.core.state.tables import starts as start_table
+from gangsched.core.state.tables.binds import BINDS, BindCause, move_bind, move_binds
+from gangsched.core.state.tables.starts import STARTS, StartCause, move_start
 from gangsched.core.types.group import Group
 from gangsched.core.types.states import ON_ITS_WAY, BindState, GroupState, StartState
 from gangsched.errors import InvariantError

@@ -9,11 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
-from gangsched.core.explain import explain
+from gangsched.core.explaining.explain import explain
 from gangsched.lab.sim.objects import STRANGER, inventory, make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY
+from gangsched.model.devices.annotations import ALLOCATED_KEY, INVENTORY_KEY
 from gangsched.model.pod_group import (
     ATTEMPT_KEY,
     COSCHEDULING_LABEL,

@@ -29,7 +29,7 @@ from gangsched.model.objects import (
     Volume,
 )
 from gangsched.model.pod_group import GROUPS_KEY
-from gangsched.model.topology import TOPOLOGY_KEY
+from gangsched.model.stated.topology import TOPOLOGY_KEY
 from gangsched.model.walltime import WALLTIME_KEY
 from tests.core.test_claims import bounded, claim, lone
 from tests.support.scenario import Cluster, cluster, gang, with_annotations

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
-from gangsched.core.explain import explain
+from gangsched.core.explaining.explain import explain
 from gangsched.core.framework.status import SUCCESS
 from gangsched.core.kept import claim_plans
 from gangsched.core.kept.claim_plans import ClaimPlans

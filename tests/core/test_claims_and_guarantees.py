@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gangsched.core.explain import explain
+from gangsched.core.explaining.explain import explain
 from gangsched.core.queueing.claims import MAX_CLAIMS
 from gangsched.core.types.claim import StartClaim
 from gangsched.lab.sim.objects import make_node, make_pod

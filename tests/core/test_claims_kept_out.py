@@ -9,12 +9,12 @@ import pytest
 
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
-from gangsched.core.cache.namespace_usage import QueueView
+from gangsched.core.cache.queues.namespace_usage import QueueView
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.interface import SUCCESS, BoolArray, CycleState, Status
 from gangsched.core.kept import claim_plans
 from gangsched.core.types.group import Group, PodInfo
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.lab.sim.objects import make_node
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod

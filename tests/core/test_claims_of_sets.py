@@ -6,7 +6,7 @@ import json
 
 from msgspec.structs import replace
 
-from gangsched.core.cache.queue_tree import QUEUE_KEY
+from gangsched.core.cache.queues.tree import QUEUE_KEY
 from gangsched.core.queueing.claims import KEPT
 from gangsched.lab.sim.objects import make_pod, make_pod_group
 from gangsched.model import effects as ef

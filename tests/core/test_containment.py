@@ -18,22 +18,22 @@ from gangsched.config.queueing import QueueingSettings
 from gangsched.core.binding.binder import Binder
 from gangsched.core.binding.group_outcome import GroupOutcome
 from gangsched.core.cache.cache import Cache
-from gangsched.core.cache.device_ledger import DeviceLedger
-from gangsched.core.cache.images import ImageTable
-from gangsched.core.cache.node_table import NodeTable
+from gangsched.core.cache.devices.ledger import DeviceLedger
+from gangsched.core.cache.nodes.images import ImageTable
+from gangsched.core.cache.nodes.table import NodeTable
 from gangsched.core.cache.template_table import TemplateTable
 from gangsched.core.device_audit.drift import DriftAudit
 from gangsched.core.framework.interface import SUCCESS, Status
-from gangsched.core.groups.attempts import Attempts
-from gangsched.core.groups.commits import Commits
+from gangsched.core.groups.attempts.attempts import Attempts
+from gangsched.core.groups.attempts.commits import Commits
+from gangsched.core.groups.attempts.permits import Permits
 from gangsched.core.groups.group_spec import GroupSpecs
-from gangsched.core.groups.membership import Membership
+from gangsched.core.groups.members.membership import Membership
 from gangsched.core.groups.owners import Owners
-from gangsched.core.groups.permits import Permits
 from gangsched.core.groups.reconciler import Reconciler
 from gangsched.core.groups.walltime_evictions import WalltimeEvictions
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.steps import Defect
+from gangsched.core.turns.steps import Defect
 from gangsched.core.types.group import Group, GroupState
 from gangsched.lab.sim.making import make_scheduler
 from gangsched.lab.sim.objects import GPU, STRANGER, make_node, make_pod, make_pod_group
@@ -246,7 +246,7 @@ def test_the_room_of_a_bind_on_the_way_is_kept_also_when_its_pod_is_refused_agai
     c.answer = lambda bind: "hold"
     c.submit(*gang("g", pods=2, gpus=8)).run()
     with monkeypatch.context() as broken:
-        broken.setattr("gangsched.core.groups.membership.is_newer", fails)
+        broken.setattr("gangsched.core.groups.members.membership.is_newer", fails)
         c.update(c.pod("g-0"))
         c.update(c.pod("g-0"))
     assert len(guarded.defects) == 2
@@ -285,7 +285,7 @@ def test_the_room_of_a_pod_that_is_bound_by_the_answer_alone_is_kept_when_an_old
     guarded, bind = answered()
     c = guarded.cluster.tell(ev.BindSucceeded(bind.uid, bind.attempt))
     with monkeypatch.context() as broken:
-        broken.setattr("gangsched.core.groups.membership.is_newer", fails)
+        broken.setattr("gangsched.core.groups.members.membership.is_newer", fails)
         c.update(c.pod("bad"))
     nobody_gets_its_room_before_the_watch_tells(guarded, bind)
 

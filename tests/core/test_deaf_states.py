@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from gangsched.core.groups.extenders import Interest
+from gangsched.core.groups.attempts.extenders import Interest
 from gangsched.core.types.group import GroupState
 from gangsched.lab.sim.objects import RACK, make_node, make_pod
 from gangsched.model import events as ev
-from gangsched.model.devices import INVENTORY_KEY
+from gangsched.model.devices.annotations import INVENTORY_KEY
 from gangsched.model.objects import Taint
 from gangsched.model.pod_group import GROUPS_KEY
 from tests.core.test_preemption import bind_as_stranger, evicted, singles

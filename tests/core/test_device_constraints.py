@@ -13,10 +13,11 @@ from gangsched.config import Settings, default_config
 from gangsched.config.profiles import ProfileConfig
 from gangsched.core.scheduler import Scheduler
 from gangsched.lab.sim.objects import GPU, make_node, make_pod
-from gangsched.model import device_sets, device_topology
 from gangsched.model import events as ev
-from gangsched.model.device_constraints import CONSTRAINTS_KEY, DeviceConstraint
-from gangsched.model.devices import INVENTORY_KEY, Device, inventory_annotation
+from gangsched.model.devices import links as device_topology
+from gangsched.model.devices import sets as device_sets
+from gangsched.model.devices.annotations import INVENTORY_KEY, Device, inventory_annotation
+from gangsched.model.devices.constraints import CONSTRAINTS_KEY, DeviceConstraint
 from gangsched.model.objects import Node, Pod
 from gangsched.model.pod_group import GROUPS_KEY
 from gangsched.plugins import IN_TREE, build_profiles

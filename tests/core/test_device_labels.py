@@ -13,8 +13,14 @@ from gangsched.config.devices import DeviceSettings
 from gangsched.lab.sim.objects import GPU, make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.device_labels import allocated_labels, inventory_labels
-from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, VISIBLE_KEY, Device, inventory_annotation
+from gangsched.model.devices.annotations import (
+    ALLOCATED_KEY,
+    INVENTORY_KEY,
+    VISIBLE_KEY,
+    Device,
+    inventory_annotation,
+)
+from gangsched.model.devices.labels import allocated_labels, inventory_labels
 from gangsched.model.objects import Container, Node, Pod, ResourceRequirements
 from tests.support.scenario import Cluster, gang, with_annotations
 

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from gangsched.config import Settings
 from gangsched.config.devices import DeviceSettings
 from gangsched.lab.sim.objects import GPU, STRANGER, inventory, make_node, make_pod
-from gangsched.model.device_report import DEVICE_REPORT_KEY, PodDevices, report_annotation
-from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY
+from gangsched.model.devices.annotations import ALLOCATED_KEY, INVENTORY_KEY
+from gangsched.model.devices.report import DEVICE_REPORT_KEY, PodDevices, report_annotation
+from gangsched.model.devices.required_ids import REQUIRE_IDS_KEY
 from gangsched.model.objects import Container, Node, Pod, ResourceRequirements
-from gangsched.model.required_ids import REQUIRE_IDS_KEY
 from tests.support.scenario import Cluster, gang, with_annotations
 
 UNKNOWN = f"node(s) where it is not known which of the listed {GPU} the pods there have"

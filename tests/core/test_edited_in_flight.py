@@ -7,12 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.core.framework.interface import Status
-from gangsched.core.groups.membership import Membership
+from gangsched.core.groups.members.membership import Membership
 from gangsched.lab.sim.objects import GPU, make_node, make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.device_constraints import CONSTRAINTS_KEY
-from gangsched.model.devices import INVENTORY_KEY, Device, inventory_annotation
+from gangsched.model.devices.annotations import INVENTORY_KEY, Device, inventory_annotation
+from gangsched.model.devices.constraints import CONSTRAINTS_KEY
 from gangsched.model.objects import Container, Pod, PodSpec, ResourceRequirements, SchedulingGroup
 from gangsched.model.pod_group import GROUPS_KEY
 from tests.core.plugins import Permitter, with_plugins

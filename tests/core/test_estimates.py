@@ -13,7 +13,7 @@ from gangsched.config import Settings, default_config
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.estimates import estimated_starts, in_steps
 from gangsched.lab.sim.objects import inventory, make_node, make_pod
-from gangsched.model.devices import INVENTORY_KEY
+from gangsched.model.devices.annotations import INVENTORY_KEY
 from gangsched.model.objects import ContainerPort, Pod
 from gangsched.model.pod_group import GroupKey
 from gangsched.model.walltime import WALLTIME_KEY

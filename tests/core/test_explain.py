@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
-from gangsched.core.explain import Explanation, explain
+from gangsched.core.explaining.explain import Explanation, explain
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.kept.kept import Kept
 from gangsched.lab.sim.objects import RACK, make_node, make_pod

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from gangsched.core.cache.trial import Trial
 from gangsched.lab.sim.objects import GPU, STRANGER, make_node, make_pod
 from gangsched.model.objects import Container, Node, Pod, ResourceRequirements
-from gangsched.model.quantity import MAX_VALUE
 from gangsched.model.resources import pod_requests
+from gangsched.model.text.quantity import MAX_VALUE
 from tests.support.scenario import Cluster, cluster, gang
 
 HUGE = ("7Ei", "9E", "99999999999E", "1e999", "9223372036854775807")

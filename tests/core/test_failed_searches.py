@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from gangsched.core.groups import failed_searches
+from gangsched.core.groups.attempts import failed_searches
 from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import events as ev
 from gangsched.model.objects import Condition

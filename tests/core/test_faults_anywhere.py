@@ -17,7 +17,6 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import default_config
-from gangsched.core import containment, refused_pods
 from gangsched.core.binding.bind_sender import BindSender
 from gangsched.core.binding.binder import Binder
 from gangsched.core.binding.fenced_binds import FencedBinds
@@ -25,40 +24,41 @@ from gangsched.core.binding.group_outcome import GroupOutcome
 from gangsched.core.binding.pre_bind import PreBind
 from gangsched.core.binding.staggered_bind import StaggeredBind
 from gangsched.core.cache.cache import Cache
-from gangsched.core.cache.device_ledger import DeviceLedger
-from gangsched.core.cache.images import ImageTable
-from gangsched.core.cache.node_table import NodeTable
-from gangsched.core.cache.pod_index import PodIndex
+from gangsched.core.cache.devices.ledger import DeviceLedger
+from gangsched.core.cache.nodes.images import ImageTable
+from gangsched.core.cache.nodes.table import NodeTable
+from gangsched.core.cache.nodes.usage_trackers import UsageTrackers
+from gangsched.core.cache.pods.index import PodIndex
 from gangsched.core.cache.recount import take_out
 from gangsched.core.cache.template_table import TemplateTable
-from gangsched.core.cache.usage_trackers import UsageTrackers
-from gangsched.core.containment import Containment
 from gangsched.core.device_audit.device_health import DeviceHealth
 from gangsched.core.device_audit.drift import DriftAudit
-from gangsched.core.groups.attempts import Attempts
-from gangsched.core.groups.commits import Commits
+from gangsched.core.groups.attempts.attempts import Attempts
+from gangsched.core.groups.attempts.commits import Commits
+from gangsched.core.groups.attempts.permits import Permits
+from gangsched.core.groups.attempts.placer import Placer
+from gangsched.core.groups.attempts.reservations import Reservations
 from gangsched.core.groups.group_spec import GroupSpecs
-from gangsched.core.groups.membership import Membership
+from gangsched.core.groups.members.membership import Membership
+from gangsched.core.groups.members.pod_similarity import SimilarPods
 from gangsched.core.groups.owners import Owners
-from gangsched.core.groups.permits import Permits
-from gangsched.core.groups.placer import Placer
-from gangsched.core.groups.pod_similarity import SimilarPods
 from gangsched.core.groups.reconciler import Reconciler
-from gangsched.core.groups.reservations import Reservations
-from gangsched.core.invariants import find_broken
 from gangsched.core.kept.nominations import Nominations
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.state.queue import SchedulingQueue
+from gangsched.core.state.line.queue import SchedulingQueue
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
-from gangsched.core.steps import Defect
+from gangsched.core.turns import containment, refused_pods
+from gangsched.core.turns.containment import Containment
+from gangsched.core.turns.invariants import find_broken
+from gangsched.core.turns.steps import Defect
 from gangsched.core.types.group import Group, GroupState
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.core.units import Units
 from gangsched.lab.sim.objects import STRANGER, at, make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.device_labels import allocation_of
+from gangsched.model.devices.labels import allocation_of
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GROUP_LABEL, MIN_MEMBERS_KEY
 from gangsched.plugins import IN_TREE, build_profiles

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.estimates import estimated_starts
-from gangsched.core.explain import explain
-from gangsched.core.groups.forecasts import RATIOS
+from gangsched.core.explaining.explain import explain
+from gangsched.core.groups.attempts.forecasts import RATIOS
 from gangsched.lab.sim.objects import make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model import events as ev

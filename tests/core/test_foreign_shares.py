@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from gangsched.core.explain import explain
+from gangsched.core.explaining.explain import explain
 from gangsched.lab.sim.objects import STRANGER, make_node, make_pod
 from gangsched.model.objects import Container, Pod, ResourceRequirements
 from tests.support.scenario import Cluster, gang, with_annotations

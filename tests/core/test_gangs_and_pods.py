@@ -13,7 +13,7 @@ from gangsched.kube.watch.decode import objects
 from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import events as ev
 from gangsched.model.objects import Affinity, Pod, TopologySpreadConstraint, Volume
-from gangsched.model.topology import TOPOLOGY_KEY
+from gangsched.model.stated.topology import TOPOLOGY_KEY
 from tests.support.scenario import Cluster, gang, with_annotations
 
 HOST, RACK = "kubernetes.io/hostname", "topology.kubernetes.io/rack"

@@ -12,7 +12,7 @@ from gangsched.lab.sim.making import usual_config
 from gangsched.lab.sim.objects import STRANGER, make_node, make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY
+from gangsched.model.devices.annotations import ALLOCATED_KEY, INVENTORY_KEY
 from gangsched.model.objects import CustomObject, Pod, SchedulingGroup
 from gangsched.model.pod_group import COSCHEDULING_LABEL, COSCHEDULING_OLD_LABEL, GROUP_LABEL
 from gangsched.plugins import build_profiles

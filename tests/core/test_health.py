@@ -13,7 +13,7 @@ from gangsched.lab.sim.objects import OURS, inventory, make_node, make_pod, make
 from gangsched.lab.sim.world.actors import reborn
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.devices import INVENTORY_KEY
+from gangsched.model.devices.annotations import INVENTORY_KEY
 from gangsched.model.objects import CustomObject, OwnerReference, Pod
 from gangsched.model.owners import ORDERED
 from gangsched.model.pod_group import ON_DEVICE_FAILURE_KEY

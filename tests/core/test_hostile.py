@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import default_config
-from gangsched.core.invariants import find_broken
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.turns.invariants import find_broken
 from gangsched.lab.sim.objects import make_node
 from gangsched.lab.sim.world.streams import API_VERSIONS
 from gangsched.model import effects as ef

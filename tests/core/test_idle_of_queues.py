@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from gangsched.core.cache.queue_tree import QUEUE_KEY
+from gangsched.core.cache.queues.tree import QUEUE_KEY
 from gangsched.core.queueing.idle import IdleOfQueues
 from gangsched.core.scheduler import Scheduler
 from gangsched.lab.sim.objects import make_pod

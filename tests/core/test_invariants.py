@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from gangsched.core.invariants import Recount, find_broken
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.turns.invariants import Recount, find_broken
 from gangsched.core.types.group import GroupState, MemberState, PodInfo
 from tests.support.scenario import Cluster, cluster, gang
 

@@ -7,7 +7,7 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from gangsched.core.explain import explain
+from gangsched.core.explaining.explain import explain
 from gangsched.lab.sim.objects import make_node
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from gangsched.core.explain import explain
+from gangsched.core.explaining.explain import explain
 from gangsched.lab.sim.objects import make_pod
 from gangsched.model import events as ev
 from gangsched.model.effects import DeletePod, EvictPod

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from gangsched.core.cache.carried_terms import CarriedTerms
-from gangsched.core.cache.label_table import LabelTable
-from gangsched.core.types.affinity_terms import AffinityKind, AffinityTerm
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.cache.pods.carried_terms import CarriedTerms
+from gangsched.core.cache.pods.label_table import LabelTable
+from gangsched.core.types.templates.affinity_terms import AffinityKind, AffinityTerm
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.lab.sim.objects import make_pod
 from gangsched.model.resources import ResourceTable
 from gangsched.model.selectors import EVERYTHING, PodTerm, Requirement, Selector

@@ -10,16 +10,16 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
-from gangsched.core.cache.namespace_usage import QueueView
+from gangsched.core.cache.queues.namespace_usage import QueueView
 from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.state.lanes import Lanes
+from gangsched.core.state.line.lanes import Lanes
 from gangsched.core.types.group import Group
 from gangsched.lab.sim.making import make_scheduler
 from gangsched.lab.sim.objects import make_node
 from gangsched.model.effects import BindPod
-from gangsched.model.load import LOAD_KEY
 from gangsched.model.objects import Node, Pod
+from gangsched.model.stated.load import LOAD_KEY
 from tests.support.scenario import Cluster, gang
 
 GPU = "nvidia.com/gpu"

@@ -12,14 +12,14 @@ import pytest
 
 from gangsched.core.cache.node_info import NodeInfo
 from gangsched.core.cache.trial import ClusterView, Trial
-from gangsched.core.cycle.packing import pack
+from gangsched.core.cycle.choosing.packing import pack
 from gangsched.core.cycle.placing import Placing
+from gangsched.core.framework.filters.per_node import NodeInfos
 from gangsched.core.framework.interface import SUCCESS, CycleState, FloatArray, IntArray, Status
-from gangsched.core.framework.per_node import NodeInfos
 from gangsched.core.framework.plugin_calls import guarded
-from gangsched.core.framework.scoring import Scoring
+from gangsched.core.framework.scores.scoring import Scoring
 from gangsched.core.types.group import PodInfo
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model.objects import Pod
 from tests.core.plugins import with_plugins

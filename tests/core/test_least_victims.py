@@ -20,7 +20,7 @@ from gangsched.config import Settings
 from gangsched.lab.sim.objects import GPU, STRANGER, make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.devices import allocation_annotations
+from gangsched.model.devices.annotations import allocation_annotations
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import DISRUPTION_KEY, GROUP_LABEL, MIN_MEMBERS_KEY
 from gangsched.model.workloads import PodDisruptionBudget

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.core.cache.device_ledger import DeviceLedger
-from gangsched.core.cache.node_table import NodeTable
+from gangsched.core.cache.devices.ledger import DeviceLedger
+from gangsched.core.cache.nodes.table import NodeTable
 from gangsched.errors import InvariantError
-from gangsched.model.devices import Device, inventory_annotation, parse_inventory
+from gangsched.model.devices.annotations import Device, inventory_annotation, parse_inventory
 from gangsched.model.resources import ResourceTable
 
 GPU = "example.com/gpu"

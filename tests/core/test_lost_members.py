@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
-from gangsched.core.explain import explain
-from gangsched.core.reports import view_group
+from gangsched.core.explaining.explain import explain
+from gangsched.core.explaining.reports import view_group
 from gangsched.core.types.lost_members import lacks
 from gangsched.lab.sim.objects import make_node, make_pod, make_pod_group
 from gangsched.model import effects as ef

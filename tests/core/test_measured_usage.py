@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangsched.core.cache.usage_trackers import MeasuredUsage
+from gangsched.core.cache.nodes.usage_trackers import MeasuredUsage
 
 Step = tuple[str, int]
 STEPS = st.lists(

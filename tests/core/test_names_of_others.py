@@ -8,10 +8,10 @@ from __future__ import annotations
 import pytest
 
 from gangsched.config import Settings
-from gangsched.core.explain import Explanation, explain
+from gangsched.core.explaining.explain import Explanation, explain
 from gangsched.lab.sim.objects import make_pod
 from gangsched.model import effects as ef
-from gangsched.model.printable import clean, clean_for, in_full, marked, seen_from
+from gangsched.model.text.printable import clean, clean_for, in_full, marked, seen_from
 from tests.core.queued import pods, queued
 from tests.core.test_claims_and_guarantees import claimed
 from tests.support.scenario import Cluster, cluster, gang

@@ -19,7 +19,7 @@ from gangsched.model.objects import (
     PodAffinityTerm,
     Volume,
 )
-from gangsched.model.topology import TOPOLOGY_KEY
+from gangsched.model.stated.topology import TOPOLOGY_KEY
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 HOST = "kubernetes.io/hostname"

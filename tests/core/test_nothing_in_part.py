@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
-from gangsched.core.explain import explain
+from gangsched.core.explaining.explain import explain
 from gangsched.lab.sim.objects import make_node, make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod, SchedulingGroup

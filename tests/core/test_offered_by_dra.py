@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from gangsched.core.explain import explain
+from gangsched.core.explaining.explain import explain
 from gangsched.lab.sim.objects import GPU, make_node, make_pod
 from gangsched.model import events as ev
 from gangsched.model.objects import Container, Node, ObjectMeta, Pod, ResourceRequirements

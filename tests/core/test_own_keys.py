@@ -6,7 +6,7 @@ import pytest
 
 from gangsched.config import Settings, parse_config
 from gangsched.config.documents import file_with
-from gangsched.core.explain import explain
+from gangsched.core.explaining.explain import explain
 from gangsched.core.framework.profile import Profile
 from gangsched.core.groups.own_keys import PREFIX, ignored_on_object, ignored_on_pod
 from gangsched.lab.sim.objects import OURS, make_pod, make_pod_group

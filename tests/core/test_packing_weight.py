@@ -14,11 +14,11 @@ from gangsched.core.cache.trial import ClusterView
 from gangsched.core.cycle.placing import Placing
 from gangsched.core.framework.interface import CycleState, FloatArray, IntArray
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.errors import ConfigError
 from gangsched.lab.sim.objects import make_node, make_pod, make_pod_group
 from gangsched.model.objects import Pod
-from gangsched.model.packing_weight import PACKING_WEIGHT_KEY
+from gangsched.model.stated.packing_weight import PACKING_WEIGHT_KEY
 from gangsched.plugins import IN_TREE, build_profiles
 from tests.core.plugins import with_plugins
 from tests.support.scenario import Cluster, cluster, gang, with_annotations

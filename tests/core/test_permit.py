@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gangsched.lab.sim.objects import STRANGER, inventory, make_node, make_pod, make_pod_group
 from gangsched.model import effects as ef
-from gangsched.model.devices import INVENTORY_KEY
+from gangsched.model.devices.annotations import INVENTORY_KEY
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import COSCHEDULING_LABEL
 from tests.support.scenario import Cluster, cluster, gang, with_annotations

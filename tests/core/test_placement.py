@@ -14,7 +14,7 @@ from gangsched.config import Settings, default_config
 from gangsched.core.framework.plan import first_of
 from gangsched.core.scheduler import Scheduler
 from gangsched.lab.sim.objects import GPU, inventory, make_node, make_pod
-from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY
+from gangsched.model.devices.annotations import ALLOCATED_KEY, INVENTORY_KEY
 from gangsched.model.objects import Container, ResourceRequirements
 from gangsched.plugins import IN_TREE, build_profiles
 from tests.support.scenario import Cluster, cluster, gang

@@ -20,7 +20,7 @@ from gangsched.core.types.group import Group, GroupState
 from gangsched.lab.sim.making import make_scheduler
 from gangsched.lab.sim.objects import inventory, make_node
 from gangsched.model import events as ev
-from gangsched.model.devices import INVENTORY_KEY
+from gangsched.model.devices.annotations import INVENTORY_KEY
 from gangsched.model.walltime import WALLTIME_KEY
 from tests.support.scenario import Cluster, gang, with_annotations
 

@@ -14,18 +14,18 @@ from gangsched.core.framework.extension_points import ExtensionPoints
 from gangsched.core.framework.interface import SUCCESS, CycleState, Status
 from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.types.affinity_terms import AffinityKind
 from gangsched.core.types.cluster_events import Change
 from gangsched.core.types.group import PodInfo
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.affinity_terms import AffinityKind
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.kube.watch.decode import objects
 from gangsched.lab.sim.objects import at
 from gangsched.model import events as ev
 from gangsched.model.objects import LabelSelector, PlainObject, Pod
 from gangsched.model.selectors import EVERYTHING, PodTerm, requirements_of, selector_of
 from gangsched.model.workloads import Namespace, Service
-from gangsched.plugins.devices import Devices
 from gangsched.plugins.priority_sort import PrioritySort
+from gangsched.plugins.resources.devices import Devices
 from tests.plugins.build import Cluster as Nodes
 from tests.plugins.build import node, pod
 from tests.support.scenario import Cluster

@@ -21,7 +21,7 @@ from gangsched.core.framework.interface import (
     NodeSubset,
     Status,
 )
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gangsched.core.cache.namespace_usage import QueueView
+from gangsched.core.cache.queues.namespace_usage import QueueView
 from gangsched.core.framework.interface import SUCCESS, Change, ClusterChange, Code, Status
-from gangsched.core.groups.pre_enqueue import MAX_A_TURN, MAX_ASKED
+from gangsched.core.groups.members.pre_enqueue import MAX_A_TURN, MAX_ASKED
 from gangsched.core.state.pending_hooks import PRE_ENQUEUE
 from gangsched.lab.sim.making import make_scheduler
 from gangsched.lab.sim.objects import at, make_node, make_pod

@@ -13,7 +13,7 @@ from gangsched.core.framework.interface import SUCCESS, Status
 from gangsched.lab.sim.objects import STRANGER, inventory, make_node, make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.devices import INVENTORY_KEY
+from gangsched.model.devices.annotations import INVENTORY_KEY
 from gangsched.model.objects import ContainerPort, Pod, SchedulingGroup
 from gangsched.model.pod_group import DISRUPTION_KEY, GROUPS_KEY
 from gangsched.model.workloads import PodDisruptionBudget

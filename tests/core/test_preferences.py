@@ -12,11 +12,11 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.core.cache.node_info import NodeInfo
-from gangsched.core.cycle.preferred import first_enough
+from gangsched.core.cycle.choosing.preferred import first_enough
 from gangsched.core.framework.interface import SUCCESS, CycleState, Status
 from gangsched.lab.sim.objects import RACK, make_node, make_pod
 from gangsched.model.objects import Affinity, Node, Pod, Taint, TopologySpreadConstraint
-from gangsched.model.topology import TOPOLOGY_KEY
+from gangsched.model.stated.topology import TOPOLOGY_KEY
 from tests.core.plugins import with_plugins
 from tests.support.scenario import Cluster, gang, with_annotations
 

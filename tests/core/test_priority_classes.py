@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
-from gangsched.core.explain import explain
+from gangsched.core.explaining.explain import explain
 from gangsched.lab.sim.objects import make_pod, make_pod_group
 from gangsched.model import events as ev
 from gangsched.model.objects import ObjectMeta, Pod, SchedulingGroup

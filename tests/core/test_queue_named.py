@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gangsched.core.explain import Explanation, explain
+from gangsched.core.explaining.explain import Explanation, explain
 from tests.core.queued import pods, queued
 from tests.support.scenario import Cluster
 

@@ -7,8 +7,8 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from gangsched.core.cache.queue_tree import OTHERS, QUEUE_KEY
-from gangsched.core.explain import explain
+from gangsched.core.cache.queues.tree import OTHERS, QUEUE_KEY
+from gangsched.core.explaining.explain import explain
 from gangsched.lab.sim.objects import make_node, make_pod, make_pod_group
 from gangsched.model import events as ev
 from gangsched.model.effects import BindPod

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model.effects import DeletePod, Effect, EvictPod
 from gangsched.model.objects import Pod
-from gangsched.model.printable import clean
+from gangsched.model.text.printable import clean
 from tests.core.queued import GPU, book, pods, queued, reconfigured
 from tests.core.test_dialects import n_bound, tasks
 from tests.core.test_queues import held, why

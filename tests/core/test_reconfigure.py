@@ -11,14 +11,14 @@ from msgspec.structs import replace
 from gangsched.config import Settings, parse_config
 from gangsched.config.devices import DeviceSettings
 from gangsched.config.queueing import QueueingSettings
-from gangsched.core.explain import explain
+from gangsched.core.explaining.explain import explain
 from gangsched.core.framework.interface import SUCCESS, Status
 from gangsched.core.framework.profile import Profile
 from gangsched.lab.sim.objects import make_pod
 from gangsched.lab.sim.world.volumes import HOST, LOCAL, WAITS, claim, local_volume
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.devices import is_device_key
+from gangsched.model.devices.annotations import is_device_key
 from gangsched.model.objects import ClaimVolume, ObjectMeta, Pod, Volume
 from gangsched.model.storage import CLAIMS, CLASSES, VOLUMES, StorageClass
 from gangsched.model.walltime import WALLTIME_KEY

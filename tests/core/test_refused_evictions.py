@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
-from gangsched.core.explain import explain
+from gangsched.core.explaining.explain import explain
 from gangsched.core.state.evictions import LONGEST_PAUSE_S
 from gangsched.lab.sim.objects import make_pod
 from gangsched.model import effects as ef

@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
-from gangsched.core.groups.membership import Membership
+from gangsched.core.groups.members.membership import Membership
 from gangsched.lab.sim.objects import make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.devices import is_device_key
+from gangsched.model.devices.annotations import is_device_key
 from gangsched.model.objects import ContainerPort, Pod
 from tests.core.test_containment import Guarded, fails
 from tests.core.test_reconfigure import DEFAULT, profiles_of, reconfigured

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from gangsched.config import Settings
 from gangsched.config.devices import DeviceSettings
 from gangsched.lab.sim.objects import inventory, make_node, make_pod
-from gangsched.model.devices import INVENTORY_KEY
+from gangsched.model.devices.annotations import INVENTORY_KEY
 from tests.support.scenario import Cluster, gang
 
 

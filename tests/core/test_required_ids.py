@@ -10,7 +10,7 @@ from gangsched.config import Settings, parse_config
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError
 from gangsched.lab.sim.objects import GPU, make_node, make_pod, make_pod_group
-from gangsched.model.required_ids import REQUIRE_IDS_KEY
+from gangsched.model.devices.required_ids import REQUIRE_IDS_KEY
 from gangsched.plugins import IN_TREE, build_profiles
 from tests.support.scenario import Cluster, gang, with_annotations
 

@@ -8,8 +8,14 @@ from msgspec.structs import replace
 
 from gangsched.core.types.cluster_events import Change
 from gangsched.lab.sim.objects import make_node, make_pod
-from gangsched.model.device_topology import MAX_LINKED
-from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, ids_of, parse_allocation, parse_inventory
+from gangsched.model.devices.annotations import (
+    ALLOCATED_KEY,
+    INVENTORY_KEY,
+    ids_of,
+    parse_allocation,
+    parse_inventory,
+)
+from gangsched.model.devices.links import MAX_LINKED
 from gangsched.model.objects import Node, NodeStatus, ObjectMeta, Pod
 from gangsched.model.resources import MAX_RESOURCES
 from tests.core.test_unreadable_fields import NODE, Edge

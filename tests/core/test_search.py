@@ -19,12 +19,12 @@ from gangsched.core.framework.interface import CycleState, IntArray
 from gangsched.core.framework.plan import FitError, Plan, SearchOutcome
 from gangsched.core.framework.profile import Demand, Profile
 from gangsched.core.types.group import Group, PodInfo
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey
-from gangsched.plugins.devices import Devices
-from gangsched.plugins.node_resources_fit import NodeResourcesFit
 from gangsched.plugins.priority_sort import PrioritySort
+from gangsched.plugins.resources.devices import Devices
+from gangsched.plugins.resources.node_resources_fit import NodeResourcesFit
 from tests.core.rules import KEY, Bounded, Neighbours, Rules, may_go, rules_of
 from tests.plugins.build import Cluster, node, pod
 

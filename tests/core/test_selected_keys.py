@@ -10,12 +10,13 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from gangsched.core.cache import pod_index, selected_keys
+from gangsched.core.cache.pods import index as pod_index
+from gangsched.core.cache.pods import selected_keys
 from gangsched.lab.sim.objects import STRANGER, make_pod
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
 from gangsched.model.workloads import PodDisruptionBudget, Service
-from gangsched.plugins.selecting_objects import selector_for
+from gangsched.plugins.neighbours.selecting_objects import selector_for
 from tests.core.calls import n_calls
 from tests.support.scenario import Cluster, cluster, gang
 

@@ -7,7 +7,8 @@ import random
 import pytest
 
 from gangsched.config import Settings
-from gangsched.core.cycle import cycle, topology
+from gangsched.core.cycle import cycle
+from gangsched.core.cycle.domains import topology
 from gangsched.lab.sim.objects import make_pod
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GROUPS_KEY

@@ -13,7 +13,7 @@ from gangsched.config.devices import DeviceSettings
 from gangsched.lab.sim.objects import inventory, make_node, make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.devices import INVENTORY_KEY
+from gangsched.model.devices.annotations import INVENTORY_KEY
 from gangsched.model.objects import Condition, ContainerEnd, ContainerState, ContainerStatus, Pod
 from gangsched.model.pod_group import COSCHEDULING_LABEL, START_KEY
 from tests.support.scenario import Cluster, cluster, gang, with_annotations

@@ -11,7 +11,7 @@ from gangsched.config import Settings
 from gangsched.config.devices import DeviceSettings
 from gangsched.lab.sim.objects import OURS, inventory, make_node, make_pod
 from gangsched.model import events as ev
-from gangsched.model.devices import INVENTORY_KEY
+from gangsched.model.devices.annotations import INVENTORY_KEY
 from gangsched.model.objects import Pod
 from gangsched.model.owners import ORDERED
 from tests import controllers as made

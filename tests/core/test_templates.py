@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gangsched.core.cache import template_table as module
 from gangsched.core.cache.cache import Cache
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.lab.sim.objects import make_pod
 from gangsched.model.objects import Toleration
 from tests.support.scenario import cluster

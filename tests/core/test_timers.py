@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from gangsched.core.overdue import DEADLINES
 from gangsched.core.state.timers import DeadlineKind, Deadlines, Retries, Timers
+from gangsched.core.turns.overdue import DEADLINES
 from gangsched.core.types.group import NEVER_S
 
 KINDS = (DeadlineKind.REFUSALS, DeadlineKind.WALLTIME, DeadlineKind.LOST_MEMBERS)

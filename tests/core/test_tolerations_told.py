@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from gangsched.core.explain import explain
+from gangsched.core.explaining.explain import explain
 from gangsched.lab.sim.objects import make_node
 from gangsched.model.objects import Pod, Taint, Toleration
 from tests.support.scenario import Cluster, gang

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
-from gangsched.core.explain import explain
+from gangsched.core.explaining.explain import explain
 from gangsched.lab.sim.objects import make_pod, make_pod_group
 from gangsched.model.pod_group import (
     COSCHEDULING_LABEL,
@@ -14,7 +14,7 @@ from gangsched.model.pod_group import (
     LIGHTWEIGHT_NAME,
     TOTAL_MEMBERS_KEY,
 )
-from gangsched.model.topology import TOPOLOGY_KEY
+from gangsched.model.stated.topology import TOPOLOGY_KEY
 from tests.core.topologies import (
     BLOCK,
     ONE_RACK,
@@ -299,7 +299,7 @@ def test_a_domain_without_a_name_is_shown() -> None:
 
 def test_what_is_proved_of_one_domain_is_not_claimed_of_all() -> None:
     """Two domains: in the first every order is tried, the search in the others ends before."""
-    from gangsched.core.cycle.domain_refusals import refusal
+    from gangsched.core.cycle.domains.domain_refusals import refusal
     from gangsched.core.framework.plan import FitError
     from gangsched.core.why import OfGang, Searched, SearchEnd, together
 

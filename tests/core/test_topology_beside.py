@@ -9,19 +9,19 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
-from gangsched.core.cycle import topology
-from gangsched.core.cycle.domains import Area
+from gangsched.core.cycle.domains import topology
+from gangsched.core.cycle.domains.domains import Area
 from gangsched.core.framework.profile import Demand
 from gangsched.lab.sim.objects import inventory, make_pod, make_pod_group
 from gangsched.model import effects as ef
-from gangsched.model.devices import INVENTORY_KEY
+from gangsched.model.devices.annotations import INVENTORY_KEY
 from gangsched.model.objects import SchedulingGroup
 from gangsched.model.pod_group import (
     DISRUPTION_KEY,
     GROUPS_KEY,
     SINGLE,
 )
-from gangsched.model.topology import TOPOLOGY_KEY
+from gangsched.model.stated.topology import TOPOLOGY_KEY
 from tests.core.topologies import (
     BLOCK,
     ONE_RACK,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import gangsched
-from gangsched.core.state.transitions import TRANSITIONS, Cause, drawn, move, story
+from gangsched.core.state.tables.groups import TRANSITIONS, Cause, drawn, move, story
 from gangsched.core.types.group import Group, GroupState
 from gangsched.errors import InvariantError
 from gangsched.model.pod_group import OURS, GroupKey

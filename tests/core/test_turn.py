@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.core.dirty import AFTER_A_TURN, Mark
 from gangsched.core.kept.limits import KeptInLimits
-from gangsched.core.overdue import DEADLINES
-from gangsched.core.turn import FIRST, LAST, OF_GROUPS, PHASES, Phase
+from gangsched.core.turns.dirty import AFTER_A_TURN, Mark
+from gangsched.core.turns.overdue import DEADLINES
+from gangsched.core.turns.turn import FIRST, LAST, OF_GROUPS, PHASES, Phase
 from gangsched.errors import InvariantError
 from gangsched.lab.sim.objects import make_node, make_pod
 from tests.support.scenario import Cluster, cluster, gang

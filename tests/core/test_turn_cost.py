@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gangsched.core.explain import explain
-from gangsched.core.types import spec_limits
+from gangsched.core.explaining.explain import explain
+from gangsched.core.types.templates import spec_limits
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from gangsched.core.explain import explain
-from gangsched.core.types import spec_limits
+from gangsched.core.explaining.explain import explain
+from gangsched.core.types.templates import spec_limits
 from gangsched.lab.sim.objects import GPU, RACK, make_pod
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod

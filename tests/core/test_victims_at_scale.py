@@ -19,14 +19,14 @@ from gangsched.core.preemption.costs import Chosen
 from gangsched.core.preemption.victim_trials import VictimTrials
 from gangsched.core.preemption.victims import Victims
 from gangsched.core.types.group import PodInfo
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.lab.sim.objects import RACK, STRANGER, at, make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Affinity, Pod
 from gangsched.model.selectors import Selector
 from gangsched.model.workloads import PodDisruptionBudget
-from gangsched.plugins.node_resources_fit import NodeResourcesFit
+from gangsched.plugins.resources.node_resources_fit import NodeResourcesFit
 from tests.core.test_least_victims import Case, Held, as_kube_scheduler, closed, cluster_of, cost, taken_by
 from tests.support.scenario import Cluster, cluster, gang
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gangsched.core.reports import (
+from gangsched.core.explaining.reports import (
     GroupView,
     NodeView,
     view_group,

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
-from gangsched.core.explain import explain
+from gangsched.core.explaining.explain import explain
 from gangsched.core.queueing.claims import KEPT
 from gangsched.lab.sim.objects import at, make_node, make_pod, make_pod_group
 from gangsched.lab.sim.world.actors import reborn

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from gangsched.core.cache.trial import ClusterView
-from gangsched.core.cycle.weighed import Reserving, WeighedNodes
-from gangsched.core.framework.packing_score import PackingScore
-from gangsched.core.framework.weighing import Totals
+from gangsched.core.cycle.choosing.weighed import Reserving, WeighedNodes
+from gangsched.core.framework.scores.packing_score import PackingScore
+from gangsched.core.framework.scores.weighing import Totals
 from gangsched.core.types.arrays import FloatArray, IntArray
 
 

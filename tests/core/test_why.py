@@ -31,7 +31,7 @@ from gangsched.core.why import (
     without_gang,
     words,
 )
-from gangsched.model.printable import clean, clean_for, marked
+from gangsched.model.text.printable import clean, clean_for, marked
 
 NOWHERE = NodesExcluded(3, (Excluded(2, "NodeResourcesFit", "Insufficient cpu"), Excluded(1, "Own", "no")))
 

@@ -19,7 +19,7 @@ from gangsched.model.objects import (
     PodAffinityTerm,
     SchedulingGroup,
 )
-from gangsched.model.topology import TOPOLOGY_KEY
+from gangsched.model.stated.topology import TOPOLOGY_KEY
 from tests.support.scenario import Cluster, with_annotations
 
 RACK, BLOCK, ZONE = "topology.example.com/rack", "topology.example.com/block", "topology.example.com/zone"

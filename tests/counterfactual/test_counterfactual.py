@@ -10,13 +10,13 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.config import default_config
 from gangsched.config.effective import effective_yaml
 from gangsched.journal.records import FORMAT, Start, Turn, framed
 from gangsched.journal.segments import Stream, name_of, segments_in
-from gangsched.lab.counterfactual.answer import Answer
-from gangsched.lab.counterfactual.compare import Difference
+from gangsched.lab.counterfactual.answers.answer import Answer
+from gangsched.lab.counterfactual.answers.compare import Difference
 from gangsched.lab.counterfactual.day import Ending
 from gangsched.lab.counterfactual.lives import Lives
 from gangsched.lab.counterfactual.reading import read_day

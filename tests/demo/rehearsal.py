@@ -15,18 +15,18 @@ import msgspec
 from msgspec.structs import replace
 
 from gangsched.config import Settings
-from gangsched.core.reports import GroupView, NodeView, view_groups, view_nodes
-from gangsched.lab.apiserver.simulated.scripts import script_of
+from gangsched.core.explaining.reports import GroupView, NodeView, view_groups, view_nodes
+from gangsched.lab.apiserver.simulated.nodes.scripts import script_of
 from gangsched.lab.demo.play import Play, Show
 from gangsched.lab.demo.samples import find_samples, read
 from gangsched.lab.demo.scene import Chronicle
-from gangsched.lab.demo.screen import Frame
-from gangsched.lab.demo.show import Lines
+from gangsched.lab.demo.shows.screen import Frame
+from gangsched.lab.demo.shows.show import Lines
 from gangsched.lab.demo.stage import QUEUEING, remaining_text
 from gangsched.lab.demo.story import N_GPUS, N_NODES, N_RACKS, STORY, Action, Delete, Report, Step
 from gangsched.lab.sim.objects import at
-from gangsched.model.bandwidth import REMAINING_KEY
 from gangsched.model.objects import Pod
+from gangsched.model.stated.bandwidth import REMAINING_KEY
 from tests.support.scenario import Cluster, cluster
 
 SAMPLES = find_samples()

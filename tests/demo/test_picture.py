@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from gangsched.lab.demo.picture import picture
-from gangsched.lab.demo.screen import Frame
+from gangsched.lab.demo.shows.picture import picture
+from gangsched.lab.demo.shows.screen import Frame
 from gangsched.lab.demo.story import STORY
 from tests.demo.rehearsal import Rehearsal
 

@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from gangsched.core.reports import Holding
-from gangsched.lab.demo.screen import MIN_HEIGHT, PLAIN, Frame, Look, screen
-from gangsched.lab.demo.show import Lines, Table
+from gangsched.core.explaining.reports import Holding
+from gangsched.lab.demo.shows.screen import MIN_HEIGHT, PLAIN, Frame, Look, screen
+from gangsched.lab.demo.shows.show import Lines, Table
+from gangsched.lab.demo.shows.terminal import choose
 from gangsched.lab.demo.story import STORY
-from gangsched.lab.demo.terminal import choose
 from gangsched.lab.sim.objects import GPU
 from tests.demo.rehearsal import Rehearsal
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.core.reports import view_groups
+from gangsched.core.explaining.reports import view_groups
 from gangsched.lab.demo.names import host_list, id_list, seconds
 from gangsched.lab.demo.play import Play, StoryFailed
 from gangsched.lab.demo.scene import DELETED, RUNNING, Chronicle, promise_of
+from gangsched.lab.demo.shows.summary import summary
 from gangsched.lab.demo.story import STORY, held_by
-from gangsched.lab.demo.summary import summary
 from gangsched.lab.sim.objects import make_pod
 from tests.demo.rehearsal import Rehearsal
 from tests.support.scenario import cluster

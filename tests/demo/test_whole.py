@@ -22,13 +22,13 @@ from pathlib import Path
 
 import pytest
 
-from gangsched import cli
+from gangsched.command import cli
 from gangsched.lab.demo.samples import find_samples
 from gangsched.lab.demo.story import STORY
 
 # The story waits six seconds for a reservation to be given back, and for kubelets; a busy machine for more.
 PATIENCE_S = 100.0
-DEMO = (sys.executable, "-m", "gangsched.cli", "demo")
+DEMO = (sys.executable, "-m", "gangsched.command.cli", "demo")
 
 
 class Demo:
@@ -135,7 +135,7 @@ def running_top(said: str) -> str:
     command = [
         sys.executable,
         "-m",
-        "gangsched.cli",
+        "gangsched.command.cli",
         "top",
         "--once",
         "-d",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from gangsched.lab.controlplane.processes import ControlPlane
-from gangsched.model.device_labels import ALLOCATED_SUFFIX
+from gangsched.model.devices.labels import ALLOCATED_SUFFIX
 
 Json = dict[str, Any]
 

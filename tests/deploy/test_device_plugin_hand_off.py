@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from gangsched.lab.controlplane.processes import ControlPlane
-from gangsched.model.device_report import DEVICE_REPORT_KEY, PodDevices, report_annotation
-from gangsched.model.devices import VISIBLE_KEY
+from gangsched.model.devices.annotations import VISIBLE_KEY
+from gangsched.model.devices.report import DEVICE_REPORT_KEY, PodDevices, report_annotation
 from tests.conftest import wipe
 from tests.deploy.conftest import DEPLOY
 from tests.deploy.doors import MERGE, Json, Person

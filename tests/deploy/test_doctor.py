@@ -13,7 +13,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.config import LeaderElectionSettings, default_config, parse_config
 from gangsched.config.documents import file_with
 from gangsched.doctor import checks, cluster_checks
@@ -32,8 +32,8 @@ from gangsched.doctor.reading import (
 from gangsched.doctor.reading import _all as read_all
 from gangsched.doctor.rights import OPTIONAL, ROLE, Right, asked, needed, optional
 from gangsched.extension.loading import KnownPlugins
+from gangsched.kube.access.credentials import load_credentials
 from gangsched.kube.client import ApiClient
-from gangsched.kube.credentials import load_credentials
 from gangsched.lab.controlplane.processes import ADMIN
 from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model.objects import Pod

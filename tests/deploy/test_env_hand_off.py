@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from gangsched.lab.controlplane.processes import GANG_API_SINCE, ControlPlane
-from gangsched.model.device_labels import allocated_key
-from gangsched.model.devices import VISIBLE_KEY
-from gangsched.model.required_ids import REQUIRE_IDS_KEY
+from gangsched.model.devices.annotations import VISIBLE_KEY
+from gangsched.model.devices.labels import allocated_key
+from gangsched.model.devices.required_ids import REQUIRE_IDS_KEY
 from tests.conftest import wipe
 from tests.deploy.conftest import ENV_HAND_OFF, HAND_OFF_SINCE
 from tests.deploy.doors import PODS, Json, Person, new_pod

@@ -57,7 +57,7 @@ def test_it_schedules_and_serves_without_writing_anywhere(cluster: Cluster, tmp_
     account = service_account(cluster.plane, tmp_path / "account.yaml")
     config = write_config(tmp_path / "scheduler.yaml")
     [port] = free_ports(1)
-    command = [sys.executable, "-m", "gangsched.cli", "scheduler", f"--config={config}"]
+    command = [sys.executable, "-m", "gangsched.command.cli", "scheduler", f"--config={config}"]
     command += [f"--kubeconfig={account}", f"--secure-port={port}", "--bind-address=127.0.0.1"]
     env = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", "HOME": "/nowhere"}
     env["PYTHONPATH"] = f"{tmp_path / 'hook'}{os.pathsep}{Path(__file__).parents[2]}"

@@ -66,7 +66,7 @@ def test_the_chart_and_the_sdist_are_laid_out_as_helm_and_pip_expect(releases: t
         assert all(name.startswith("gangsched/") for name in names)
     with tarfile.open(releases[0] / f"gangsched-{version}.tar.gz") as sdist:
         names = {name.removeprefix(f"gangsched-{version}/") for name in sdist.getnames()}
-    assert {"PKG-INFO", "pyproject.toml", "gangsched/cli.py", "gangsched/lab/pyproject.toml"} <= names
+    assert {"PKG-INFO", "pyproject.toml", "gangsched/command/cli.py", "gangsched/lab/pyproject.toml"} <= names
 
 
 def test_the_wheels_are_installed_and_run(releases: tuple[Path, Path], tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from gangsched.lab.controlplane.processes import ControlPlane
-from gangsched.model.device_labels import allocated_key, allocated_labels
-from gangsched.model.devices import ALLOCATED_KEY, VISIBLE_KEY, is_device_key, visible_key
+from gangsched.model.devices.annotations import ALLOCATED_KEY, VISIBLE_KEY, is_device_key, visible_key
+from gangsched.model.devices.labels import allocated_key, allocated_labels
 from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY, START_KEY, STARTED_IN_KEY
 from gangsched.telemetry.names import TRACEPARENT_KEY
 from tests.deploy.conftest import DEPLOY, SCHEDULER

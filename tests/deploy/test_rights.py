@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gangsched.cli import _parser
+from gangsched.command.cli import _parser
 from gangsched.lab.controlplane.daemon import free_ports
 from tests.deploy.conftest import DEPLOY, Audited
 from tests.deploy.rights import Right, Used, granted, missing, unused, used

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.config import Settings
 from gangsched.errors import ApiError
 from gangsched.lab.controlplane.processes import ADMIN
 from gangsched.lab.sim.making import make_scheduler
-from gangsched.model.devices import ALLOCATED_KEY
+from gangsched.model.devices.annotations import ALLOCATED_KEY
 from gangsched.whatif.admission import Limits
 from gangsched.whatif.cluster import Cluster, read_class
 from gangsched.whatif.files import read_documents

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gangsched import __version__
-from gangsched.commands import COMMANDS
+from gangsched.command.commands import COMMANDS
 from tests.docs.test_tutorial import TYPED
 from tests.support.wheels import LAB, REPO, built, put_in
 
@@ -47,7 +47,7 @@ def test_only_the_table_of_commands_finds_the_laboratory_by_name() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and str(node.value).startswith("gangsched.lab")
     }
-    assert naming == {"gangsched/commands.py"}
+    assert naming == {"gangsched/command/commands.py"}
 
 
 def test_the_second_is_for_the_first_of_the_same_version() -> None:

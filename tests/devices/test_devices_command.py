@@ -15,25 +15,25 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from gangsched import printing
 from gangsched.certificates import self_signed
-from gangsched.cli import main
+from gangsched.command import printing
+from gangsched.command.cli import main
 from gangsched.devices.command import print_map
 from gangsched.devices.report import Refused, make_map
 from gangsched.devices.reserved import with_reserved
+from gangsched.kube.access.credentials import load_credentials
 from gangsched.kube.client import ApiClient
-from gangsched.kube.credentials import load_credentials
 from gangsched.kube.effects.writes import event_body, events_path
 from gangsched.lab.apiserver.app import EmbeddedCluster, write_kubeconfig
 from gangsched.lab.sim.objects import GPU, inventory, make_node, make_pod
-from gangsched.model.device_labels import allocation_labels, inventory_labels
-from gangsched.model.device_report import DEVICE_REPORT_KEY, PodDevices, report_annotation
-from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, Device
+from gangsched.model.devices.annotations import ALLOCATED_KEY, INVENTORY_KEY, Device
+from gangsched.model.devices.labels import allocation_labels, inventory_labels
+from gangsched.model.devices.report import DEVICE_REPORT_KEY, PodDevices, report_annotation
 from gangsched.model.effects import POD_REFUSED, RecordEvent
 from gangsched.model.objects import Condition, Node, Pod, PodStatus
 from gangsched.model.pod_group import GANG_KEY
-from gangsched.web.answers import Reservation
-from gangsched.web.reservations import Reservations
+from gangsched.web.pages.answers import Reservation
+from gangsched.web.pages.reservations import Reservations
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 from tests.web.test_server import serving
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gangsched.config.absent import ABSENT
+from gangsched.config.reading.absent import ABSENT
 from gangsched.errors import ConfigError
 from gangsched.lab.controlplane.assets import Assets
 from gangsched.plugins import IN_TREE

@@ -19,21 +19,23 @@ import msgspec
 from gangsched import model
 from gangsched.agent.command import add_arguments as add_agent_arguments
 from gangsched.agent.settings import AgentDocument
-from gangsched.cli import _parser
+from gangsched.command.cli import _parser
 from gangsched.config.documents import KubeDocument, OurDocument, PluginSets
-from gangsched.config.strict import MAX_CHARACTERS
-from gangsched.core import dirty, overdue, turn
-from gangsched.core.cache.selected_keys import MAX_IDLE, PODS_A_SECOND
-from gangsched.core.state import bind_table, start_table, transitions
+from gangsched.config.reading.strict import MAX_CHARACTERS
+from gangsched.core.cache.pods.selected_keys import MAX_IDLE, PODS_A_SECOND
+from gangsched.core.state.tables import binds as bind_table
+from gangsched.core.state.tables import groups as transitions
+from gangsched.core.state.tables import starts as start_table
+from gangsched.core.turns import dirty, overdue, turn
 from gangsched.extenders.client import MAX_REPLY, NODE_BYTES, NODE_VALUES
 from gangsched.extension.runner import MAX_RUNNING
 from gangsched.lab.sim.judges.catalogue import JUDGES
-from gangsched.model import bounded
-from gangsched.model.devices import MAX_DEVICES, MAX_ID_LENGTH, MAX_LISTED_RESOURCES
+from gangsched.model.devices.annotations import MAX_DEVICES, MAX_ID_LENGTH, MAX_LISTED_RESOURCES
 from gangsched.model.dialects import foreign
 from gangsched.model.pod_group import DIALECTS, MAX_MEMBERS, MAX_START_TOGETHER
-from gangsched.model.printable import MAX_MESSAGE
 from gangsched.model.resources import MAX_RESOURCES
+from gangsched.model.text import bounded
+from gangsched.model.text.printable import MAX_MESSAGE
 from gangsched.plugins import IN_TREE
 from gangsched.web.access import ADDRESSES_WORTH, STRANGERS_A_SECOND
 from tests.docs import claim_scene, meanings, metrics_table, queues_scene, shapes, walk, what_if

@@ -11,9 +11,10 @@ from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.journal.counted import Counted
 from gangsched.lab.sim.making import make_scheduler
-from gangsched.web import metrics, reading
-from gangsched.web.answers import QueueShare, QueuesPage
-from gangsched.web.measures import Measures
+from gangsched.web.metrics import page as metrics
+from gangsched.web.metrics import reading
+from gangsched.web.metrics.measures import Measures
+from gangsched.web.pages.answers import QueueShare, QueuesPage
 
 
 class Described(NamedTuple):

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gangsched.cli import _parser, main
+from gangsched.command.cli import _parser, main
 from gangsched.lab.controlplane.assets import Assets
 from gangsched.lab.sim import command as simulation
 from tests.deploy.helm import RELEASE, found_helm

@@ -62,7 +62,7 @@ class Reader:
             start = [str(self._kubectl)]
         else:
             assert words[0] == ".venv/bin/gangsched"
-            start = [sys.executable, "-m", "gangsched.cli"]
+            start = [sys.executable, "-m", "gangsched.command.cli"]
         return [*start, *(self._path(word) for word in words[1:])]
 
     def _path(self, word: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.config import SchedulerConfig, parse_config
 from gangsched.config.documents import file_with
 from gangsched.lab.apiserver.strategy import Object

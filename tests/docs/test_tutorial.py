@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.config import Settings, parse_config
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ApiError

@@ -25,10 +25,10 @@ IN = (
 )
 CORE = (
     Step("core/scheduler.py", "Scheduler.handle", "events and the time in, effects out"),
-    Step("core/groups/membership.py", "Membership.put_pods", "pods become members; room is counted"),
+    Step("core/groups/members/membership.py", "Membership.put_pods", "pods become members; room is counted"),
     Step("core/groups/reconciler.py", "Reconciler.reconcile", "the group moves along its table"),
-    Step("core/state/queue.py", "SchedulingQueue.activate", "complete: in line, in QueueSort order"),
-    Step("core/groups/attempts.py", "Attempts.run", "its turn, and its siblings'"),
+    Step("core/state/line/queue.py", "SchedulingQueue.activate", "complete: in line, in QueueSort order"),
+    Step("core/groups/attempts/attempts.py", "Attempts.run", "its turn, and its siblings'"),
     Step("core/cycle/cycle.py", "run_cycle", "Filter, Score, Reserve on a copy"),
     Step("core/binding/binder.py", "Binder.start", "node and devices are promised: BindPod"),
 )

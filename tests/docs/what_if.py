@@ -13,7 +13,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.config.documents import file_with
 from tests.counterfactual.days import cluster, gang, record
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings, default_config
-from gangsched.core.groups.extenders import ExtenderVerdicts, Interest
+from gangsched.core.groups.attempts.extenders import ExtenderVerdicts, Interest
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import GroupState
 from gangsched.lab.sim.objects import make_node, make_pod

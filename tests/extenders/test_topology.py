@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import events as ev
 from gangsched.model.objects import Node
-from gangsched.model.topology import TOPOLOGY_KEY
+from gangsched.model.stated.topology import TOPOLOGY_KEY
 from tests.extenders.test_core import Story, answer
 
 RACK = "example.com/rack"

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from gangsched.extension.handle import Handle
+from gangsched.kube.access.loaders import FILE_REFRESH_S
+from gangsched.kube.access.proxies import Proxy, Tunnel
 from gangsched.kube.client import ApiClient
-from gangsched.kube.loaders import FILE_REFRESH_S
-from gangsched.kube.proxies import Proxy, Tunnel
 from tests.connect_proxy import ConnectProxy
 from tests.kube.scripted import Request, ScriptedServer, status
 from tests.kube.test_credentials import EXEC_OK, plugin
@@ -42,7 +42,7 @@ def test_the_loaders_leave_no_stand_in_behind_and_work_beside_the_whole_package(
     """In a process of its own: what is imported stays."""
     code = """
 import asyncio, sys
-from gangsched.kube.loaders import from_kubeconfig, import_client, import_loaders
+from gangsched.kube.access.loaders import from_kubeconfig, import_client, import_loaders
 loaders, _ = import_loaders()
 assert not [name for name in sys.modules if name.startswith("kubernetes_asyncio")]
 import kubernetes_asyncio.client as whole
@@ -61,7 +61,7 @@ def test_the_loaders_work_where_the_whole_package_came_first() -> None:
     code = """
 import asyncio, sys
 import kubernetes_asyncio.client as whole
-from gangsched.kube.loaders import from_kubeconfig, import_loaders
+from gangsched.kube.access.loaders import from_kubeconfig, import_loaders
 assert import_loaders()[0].ApiClient is whole.ApiClient
 assert asyncio.run(from_kubeconfig(sys.argv[1], "")).host == "https://127.0.0.1:6443"
 """

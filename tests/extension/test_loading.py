@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.config import default_config, parse_config
 from gangsched.core.framework.profile import Profile
 from gangsched.errors import ConfigError

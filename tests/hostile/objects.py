@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gangsched.model.bounded import lenient_decoder
 from gangsched.model.objects import CustomObject, Node, Pod
+from gangsched.model.text.bounded import lenient_decoder
 from tests.hostile.garbage import GPU, GROUP_LABELS, POD_ANNOTATIONS, STRANGER, TIMES, Json
 from tests.hostile.things import HostileThings, Thing
 

@@ -21,13 +21,13 @@ import msgspec
 
 from gangsched.config import parse_config
 from gangsched.config.documents import file_with
-from gangsched.core import explain
+from gangsched.core.explaining import explain
 from gangsched.core.scheduler import Scheduler
 from gangsched.model import events as ev
-from gangsched.model.bounded import lenient_decoder
 from gangsched.model.objects import CustomObject, Node, Pod
 from gangsched.model.owners import ORDERED, OWNER_KINDS
 from gangsched.model.pod_group import DIALECTS
+from gangsched.model.text.bounded import lenient_decoder
 from gangsched.plugins import IN_TREE, build_profiles
 from tests.hostile.heavy import BOUND, HEAVY, MOST_BYTES, heavy_pod
 from tests.hostile.owners import GROUP_KINDS, LONG, HostileOwners, Long

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gangsched import cli
+from gangsched.command import cli
 from gangsched.core.scheduler import Scheduler
 
 TOLD_S = 0.05

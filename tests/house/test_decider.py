@@ -16,4 +16,4 @@ def test_the_cycle_is_run_in_one_place() -> None:
         if isinstance(node, ast.Call)
         and getattr(node.func, "id", getattr(node.func, "attr", "")) == "run_cycle"
     }
-    assert runs == {"core/groups/placer.py"}, "ask Placer, which has the unit's demand and settings"
+    assert runs == {"core/groups/attempts/placer.py"}, "ask Placer, which has the unit's demand and settings"

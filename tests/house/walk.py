@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 
 import structlog.testing
 
-from gangsched.app import SchedulerApp
 from gangsched.config import default_config
 from gangsched.lab.sim.wire.loop import VirtualLoop, virtual_time
 from gangsched.lab.sim.wire.network import MemoryNetwork
@@ -33,6 +32,7 @@ from gangsched.lab.sim.wire.run import credentials_for
 from gangsched.lab.sim.wire.server import ApiServer
 from gangsched.lab.sim.wire.weather import STORM, Weather
 from gangsched.plugins import IN_TREE
+from gangsched.process.app import SchedulerApp
 
 HOUSE = Path(__file__).parents[2] / "gangsched"
 START = ("kube/watch/watch_state.py", "WatchState.lines")
@@ -44,7 +44,7 @@ MOMENTS = (
     ("kube/watch/pod_reader.py", "PodReader.lines"),
     ("loop.py", "Inbox.put"),
     ("core/types/group.py", "Group.add"),
-    ("core/state/transitions.py", "move"),
+    ("core/state/tables/groups.py", "move"),
     ("core/cycle/placing.py", "Placing.put"),
     ("core/cache/cache.py", "Cache.assume"),
     ("core/binding/bind_sender.py", "_binding"),

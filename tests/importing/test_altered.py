@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 from tests.importing.test_import import (
     NODES,
     PODS,

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.errors import ConfigError
 from gangsched.journal.records import End, Start, Turn, framed, read_events
 from gangsched.journal.segments import Reader, segments_at, segments_in
-from gangsched.lab.bench.queueing.jobs import Job
-from gangsched.lab.bench.queueing.traces import jobs_of, read_trace
+from gangsched.lab.bench.queueing.traces.jobs import Job
+from gangsched.lab.bench.queueing.traces.traces import jobs_of, read_trace
 from gangsched.lab.counterfactual.reading import read_day
 from gangsched.lab.importing.writing import JournalFile
 from gangsched.model import events as ev

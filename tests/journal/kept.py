@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gangsched.journal.counted import Counted
 from gangsched.journal.records import HEAD, Record, Start, read_record
-from gangsched.journal.replaying import Replay
+from gangsched.journal.replay.replaying import Replay
 from gangsched.journal.segments import Stream, name_of
 from gangsched.journal.writing import DiskJournal
 from gangsched.lab.sim.wire.run import Verdict, run_seed

@@ -13,15 +13,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.config import parse_config
 from gangsched.core.framework.plan import first_of
 from gangsched.core.scheduler import Scheduler
-from gangsched.journal.anonymise_command import _key
-from gangsched.journal.anonymising import Anonymising, Done
+from gangsched.journal.anonymise.anonymising import Anonymising, Done
+from gangsched.journal.anonymise.command import _key
+from gangsched.journal.anonymise.renaming import Renaming
 from gangsched.journal.recorder import Recorder
 from gangsched.journal.records import Start, State, Turn, framed
-from gangsched.journal.renaming import Renaming
 from gangsched.journal.segments import Reader, segments_in
 from gangsched.journal.state import BuildCore, Given
 from gangsched.lab.sim.wire.weather import STORM

@@ -13,7 +13,7 @@ import pytest
 from gangsched.config import parse_config
 from gangsched.core.framework.plan import first_of
 from gangsched.core.scheduler import Scheduler
-from gangsched.journal.anonymising import Anonymising
+from gangsched.journal.anonymise.anonymising import Anonymising
 from gangsched.journal.recorder import Recorder
 from gangsched.journal.segments import segments_in
 from gangsched.lab.sim.objects import make_node

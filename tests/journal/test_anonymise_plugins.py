@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.config import parse_config
 from gangsched.core.framework.plan import first_of
 from gangsched.core.scheduler import Scheduler

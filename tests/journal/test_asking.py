@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.journal.records import Start, Turn, framed
-from gangsched.journal.times import wall_s
+from gangsched.journal.replay.times import wall_s
 from tests.journal.kept import Kept
 from tests.journal.test_command import a_gang, day, long_day
 

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.errors import ConfigError
 from gangsched.journal.records import HEAD, MAX_RECORD, Start, Turn, framed, read_events
 from gangsched.journal.segments import Reader, Stream, name_of
-from gangsched.lab.bench.queueing.recorded import journal_jobs
+from gangsched.lab.bench.queueing.traces.recorded import journal_jobs
 from gangsched.model.events import PodAdded
 from tests.journal.kept import Kept, key_in, recorded
 
@@ -424,7 +424,7 @@ def test_a_reader_that_has_seen_enough_is_no_decision_that_differs(tmp_path: Pat
     seen, written = os.pipe()
     os.close(seen)
     try:
-        command = [sys.executable, "-m", "gangsched.cli", "replay", str(tmp_path)]
+        command = [sys.executable, "-m", "gangsched.command.cli", "replay", str(tmp_path)]
         done = subprocess.run(command, stdout=written, stderr=subprocess.PIPE, text=True, timeout=60)
     finally:
         os.close(written)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import structlog.testing
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.config.recording import RecordSettings
 from gangsched.journal import writing
 from gangsched.journal.counted import Counted

@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.journal.records import HEAD
 from tests.journal.kept import Kept, key_in, recorded
 from tests.journal.mutated import mutated, with_bytes

@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gangsched.cli import main
-from gangsched.journal.picture import Drawing, svg
+from gangsched.command.cli import main
 from gangsched.journal.records import Start, Turn
-from gangsched.journal.replaying import Replay
+from gangsched.journal.replay.picture import Drawing, svg
+from gangsched.journal.replay.replaying import Replay
 from gangsched.model.effects import BindPod
 from tests.journal.day.decisions import DIRECTORY, DayReplay, journals_in, records_of
 from tests.journal.test_command import day

@@ -18,7 +18,7 @@ from gangsched.extension.loading import KnownPlugins
 from gangsched.journal import records
 from gangsched.journal.recorder import Recorder
 from gangsched.journal.records import Reconfigured, Start, Turn
-from gangsched.journal.replaying import Divergence, Replay
+from gangsched.journal.replay.replaying import Divergence, Replay
 from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import events as ev
 from gangsched.plugins import build_profiles

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.config import SchedulerConfig, default_config
 from gangsched.config.recording import RecordSettings
 from gangsched.core.scheduler import Scheduler
@@ -16,10 +16,10 @@ from gangsched.journal.records import End, Record, Start, State
 from gangsched.journal.segments import Reader, segments_in
 from gangsched.journal.state import Given
 from gangsched.lab.sim.objects import make_node, make_pod
-from gangsched.loop import Decider
 from gangsched.model import events as ev
 from gangsched.plugins import IN_TREE, build_profiles
-from gangsched.recording import Recorded, Recording
+from gangsched.process.loop import Decider
+from gangsched.process.recording import Recorded, Recording
 from tests.journal.kept import key_in, replayed
 from tests.support.processes import until
 

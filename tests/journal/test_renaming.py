@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangsched.errors import InvariantError
-from gangsched.journal.renaming import Renaming
-from gangsched.journal.vocabulary import own_words
+from gangsched.journal.anonymise.renaming import Renaming
+from gangsched.journal.anonymise.vocabulary import own_words
 
 KEY = bytes(range(32))
 

@@ -10,9 +10,9 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from gangsched.cli import main
-from gangsched.journal import tracing
+from gangsched.command.cli import main
 from gangsched.journal.records import End, Start
+from gangsched.journal.replay import tracing
 from gangsched.telemetry import names
 from tests.journal.kept import Kept
 from tests.journal.test_command import a_gang, day, long_day

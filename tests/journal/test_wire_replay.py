@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from gangsched.journal.records import Record, Start, Turn
-from gangsched.journal.replaying import Divergence
+from gangsched.journal.replay.replaying import Divergence
 from gangsched.lab.sim.wire import STORM
 from gangsched.lab.sim.wire.loop import START_S
 from tests.journal.kept import recorded, replayed

@@ -24,7 +24,7 @@ from gangsched.journal.segments import Reader, name_of
 from gangsched.journal.state import NotWritable
 from gangsched.journal.writing import DiskJournal
 from gangsched.lab.importing.writing import JournalFile
-from gangsched.telemetry.trace_file import opened
+from gangsched.telemetry.sending.trace_file import opened
 from gangsched.whole_file import private, write_whole
 from tests.journal.kept import full
 from tests.support.processes import until

@@ -14,8 +14,8 @@ from typing import Any, Self
 
 import anyio
 
-from gangsched.kube.credentials import Credentials
-from gangsched.kube.loaders import Loaded, blank
+from gangsched.kube.access.credentials import Credentials
+from gangsched.kube.access.loaders import Loaded, blank
 
 CUT = b"cut"
 SILENCE = b"silence"

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from gangsched.kube.credentials import Credentials
+from gangsched.kube.access.credentials import Credentials
 from gangsched.kube.effects.binding_lane import BindingLane
 from gangsched.kube.transport.http1 import Answer, ProtocolError
 from gangsched.kube.transport.readers import Readers

@@ -19,12 +19,12 @@ import pytest
 import yaml
 from aiohttp import web
 
+from gangsched.command.namespaces import context_namespace
 from gangsched.errors import ConfigError
-from gangsched.kube import loaders
-from gangsched.kube.credentials import MAX_TOKEN, load_credentials
-from gangsched.kube.exec_plugin import MAX_ANSWER
-from gangsched.kube.files import MAX_BYTES
-from gangsched.namespaces import context_namespace
+from gangsched.kube.access import loaders
+from gangsched.kube.access.credentials import MAX_TOKEN, load_credentials
+from gangsched.kube.access.exec_plugin import MAX_ANSWER
+from gangsched.kube.access.files import MAX_BYTES
 from tests.proxy import self_signed
 from tests.support.yaml_bombs import BOMBS
 
@@ -78,7 +78,7 @@ class Clock:
 
 def test_no_model_of_kubernetes_asyncio_is_loaded() -> None:
     code = (
-        "import sys, gangsched.kube.loaders as l; l.import_loaders();"
+        "import sys, gangsched.kube.access.loaders as l; l.import_loaders();"
         "bad = [m for m in sys.modules if m.startswith(('kubernetes_asyncio.client.models',"
         "'kubernetes_asyncio.client.api', 'urllib3'))]; sys.exit(str(bad) if bad else 0)"
     )

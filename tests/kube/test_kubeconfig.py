@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from gangsched.errors import ConfigError
-from gangsched.kube.credentials import load_credentials
+from gangsched.kube.access.credentials import load_credentials
 
 GOOD: dict[str, Any] = {
     "apiVersion": "v1",

@@ -11,11 +11,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from gangsched.doctor.checks import NEWEST as OF_DOCTOR
-from gangsched.following import Following
 from gangsched.kube.watch.newer import DOCUMENT, NEWEST, NewerFields, is_scheduling, newer_fields
 from gangsched.kube.watch.pod_reader import PodReader
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
+from gangsched.process.following import Following
 from tests.support.scenario import cluster
 
 CORE = "io.k8s.api.core.v1."

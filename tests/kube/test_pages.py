@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 import pytest
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.errors import ApiError
 from gangsched.extension.handle import Handle
 from gangsched.kube.pages import MAX_EMPTY_PAGES, Pages

@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from gangsched.errors import ApiError
-from gangsched.kube.complaints import Complaints
+from gangsched.kube.transport.complaints import Complaints
 from gangsched.kube.transport.http1 import JSON
 from gangsched.kube.transport.pool import RequestPool
 from tests.kube.scripted import CUT, SILENCE, ScriptedServer, created, credentials, status

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from gangsched.errors import ApiError, ConfigError
-from gangsched.kube.credentials import Credentials, load_credentials
+from gangsched.kube.access.credentials import Credentials, load_credentials
+from gangsched.kube.access.proxies import MAX_HEAD_BYTES, Proxy, Tunnel, is_excepted, network_to
 from gangsched.kube.network import KERNEL
-from gangsched.kube.proxies import MAX_HEAD_BYTES, Proxy, Tunnel, is_excepted, network_to
 from gangsched.kube.transport.pool import RequestPool
 from tests.authority import Authority, replace, server_context
 from tests.connect_proxy import ConnectProxy
@@ -112,7 +112,7 @@ def test_a_server_without_an_address_is_an_error(server: str) -> None:
 def test_the_scheduler_does_not_start_around_a_proxy(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path, {"token": "t"}, server=FAR)
     done = subprocess.run(
-        [sys.executable, "-m", "gangsched.cli", "scheduler", "--kubeconfig", path],
+        [sys.executable, "-m", "gangsched.command.cli", "scheduler", "--kubeconfig", path],
         env={**os.environ, "HTTPS_PROXY": "socks5://user:secret@proxy:1080", "NO_PROXY": ""},
         capture_output=True,
         text=True,

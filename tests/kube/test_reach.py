@@ -16,8 +16,8 @@ import yaml
 from structlog.testing import capture_logs
 
 from gangsched.errors import ApiError, Unreachable
+from gangsched.kube.access.credentials import load_credentials
 from gangsched.kube.client import ApiClient
-from gangsched.kube.credentials import load_credentials
 from gangsched.kube.reach import AGAIN_S, MAX_AGAIN_S, Reach
 from gangsched.kube.tally import SILENCE, AnswerTally
 from gangsched.lab.controlplane.processes import ControlPlane
@@ -128,7 +128,7 @@ def test_a_command_that_ends_says_one_line(command: list[str], tmp_path: Path) -
     environ = {**os.environ, "HOME": str(tmp_path)}
     environ.pop("KUBECONFIG", None)
     told = subprocess.run(
-        [sys.executable, "-m", "gangsched.cli", *command, f"--master={NOBODY}"],
+        [sys.executable, "-m", "gangsched.command.cli", *command, f"--master={NOBODY}"],
         env=environ,
         capture_output=True,
         text=True,

@@ -14,9 +14,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from gangsched.errors import ApiError
-from gangsched.kube.credentials import Credentials, load_credentials
+from gangsched.kube.access.credentials import Credentials, load_credentials
+from gangsched.kube.access.loaders import FILE_REFRESH_S, RETRY_S
 from gangsched.kube.effects.write_lanes import StatusLane
-from gangsched.kube.loaders import FILE_REFRESH_S, RETRY_S
 from gangsched.kube.transport.connection import Connection
 from gangsched.kube.transport.pool import RequestPool
 from gangsched.kube.transport.readers import Readers

@@ -123,7 +123,7 @@ def test_a_scheduler_refuses_to_start_where_labels_would_be_dropped(tmp_path: Pa
     try:
         kubeconfig = tmp_path / "kubeconfig"
         kubeconfig.write_text(KUBECONFIG.format(server=f"http://127.0.0.1:{server.server_port}"))
-        command = [sys.executable, "-m", "gangsched.cli", "scheduler", f"--config={config}"]
+        command = [sys.executable, "-m", "gangsched.command.cli", "scheduler", f"--config={config}"]
         done = subprocess.run(
             [*command, f"--kubeconfig={kubeconfig}", "--secure-port=0"],
             capture_output=True,

@@ -13,7 +13,7 @@ from typing import Protocol
 from gangsched.agent.kubelet_api import deviceplugin_pb2 as plugin_pb2
 from gangsched.agent.kubelet_api import pod_pb2
 from gangsched.agent.kubelet_api import podresources_pb2 as resources_pb2
-from gangsched.model.devices import device_demand
+from gangsched.model.devices.annotations import device_demand
 from gangsched.model.objects import Pod
 from tests.kubelet.device_manager import DeviceManager, NoDevices
 

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from gangsched.model.device_labels import allocation_labels
-from gangsched.model.devices import ALLOCATED_KEY
+from gangsched.model.devices.annotations import ALLOCATED_KEY
+from gangsched.model.devices.labels import allocation_labels
 from gangsched.model.events import Event, PodAdded, PodUpdated
 from gangsched.model.objects import ObjectMeta, Pod, PodStatus
 from tests.kubelet.shapes import Allocation

@@ -13,14 +13,14 @@ from random import Random
 
 from grpclib.exceptions import GRPCError
 
-from gangsched.agent.device_plugin import Mismatch, Plugin
-from gangsched.agent.hand_off import Known
 from gangsched.agent.kubelet_api import deviceplugin_pb2 as pb
-from gangsched.agent.plan import Memory, NodePods, given_by_kubelet, planned_pod, pods_of_kubelet
-from gangsched.agent.plugin_settings import HandOff, PluginDocument
-from gangsched.agent.reporting import is_whole, report
-from gangsched.model.device_report import parse_report
-from gangsched.model.devices import Device
+from gangsched.agent.plugins.device_plugin import Mismatch, Plugin
+from gangsched.agent.plugins.granted import is_whole, report
+from gangsched.agent.plugins.hand_off import Known
+from gangsched.agent.plugins.plan import Memory, NodePods, given_by_kubelet, planned_pod, pods_of_kubelet
+from gangsched.agent.plugins.settings import HandOff, PluginDocument
+from gangsched.model.devices.annotations import Device
+from gangsched.model.devices.report import parse_report
 from gangsched.model.events import KindSynced, PodAdded
 from gangsched.model.objects import Pod
 from tests.kubelet.kubelet import Crash, Refused, TestKubelet

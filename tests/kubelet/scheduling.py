@@ -9,8 +9,8 @@ from collections.abc import Container
 from random import Random
 
 from gangsched.core.binding.admission_conflicts import are_interchangeable
-from gangsched.core.types.pod_template import PodTemplate
-from gangsched.model.device_report import DeviceReport
+from gangsched.core.types.templates.pod_template import PodTemplate
+from gangsched.model.devices.report import DeviceReport
 from gangsched.model.objects import ObjectMeta, Pod, PodStatus
 from gangsched.model.resources import ResourceTable
 from tests.kubelet.round_api import RoundApi

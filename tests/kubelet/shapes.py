@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 
-from gangsched.model.device_constraints import CONSTRAINTS_KEY
-from gangsched.model.device_labels import allocation_text
-from gangsched.model.devices import parse_allocation
+from gangsched.model.devices.annotations import parse_allocation
+from gangsched.model.devices.constraints import CONSTRAINTS_KEY
+from gangsched.model.devices.labels import allocation_text
 from gangsched.model.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
 
 GPU, NIC = "example.com/gpu", "example.com/nic"

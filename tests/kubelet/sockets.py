@@ -21,7 +21,7 @@ from gangsched.agent.kubelet_api import pods_pb2
 from gangsched.agent.kubelet_api.deviceplugin_grpc import DevicePluginStub, RegistrationBase
 from gangsched.agent.kubelet_api.podresources_grpc import PodResourcesListerBase
 from gangsched.agent.kubelet_api.pods_grpc import PodsBase
-from gangsched.agent.plugin_settings import KubeletDocument
+from gangsched.agent.plugins.settings import KubeletDocument
 from tests.kubelet.kubelet import Refused, TestKubelet
 
 

@@ -20,10 +20,10 @@ import msgspec
 import pytest
 import yaml
 
-from gangsched.agent.plan import given_by_kubelet
+from gangsched.agent.plugins.plan import given_by_kubelet
 from gangsched.lab.controlplane.processes import ControlPlane
-from gangsched.model.device_report import DEVICE_REPORT_KEY, parse_report
-from gangsched.model.devices import ALLOCATED_KEY, parse_allocation, parse_devices
+from gangsched.model.devices.annotations import ALLOCATED_KEY, parse_allocation, parse_devices
+from gangsched.model.devices.report import DEVICE_REPORT_KEY, parse_report
 from gangsched.model.objects import Pod
 from tests.agent.process import ACCOUNT, DEPLOY, MERGE, NAMESPACE, Agent, kubeconfig_of
 from tests.kubelet.kubelet import TestKubelet

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gangsched.agent.plugin_settings import KubeletDocument
+from gangsched.agent.plugins.settings import KubeletDocument
 from gangsched.agent.sources.pod_resources import PodResourcesSource
 from gangsched.lab.controlplane import node as real_node
 from gangsched.lab.controlplane.assets import Assets

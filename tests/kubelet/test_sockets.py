@@ -16,21 +16,21 @@ import msgspec
 import pytest
 from grpclib.client import Channel
 
-from gangsched.agent import device_plugin
-from gangsched.agent.inventory import Listed
 from gangsched.agent.kubelet_api import deviceplugin_pb2 as plugin_pb2
 from gangsched.agent.kubelet_api.deviceplugin_grpc import DevicePluginStub
-from gangsched.agent.plan import NodePods, planned_pod
-from gangsched.agent.plugin_runner import PluginRunner
-from gangsched.agent.plugin_settings import (
+from gangsched.agent.plugins import device_plugin
+from gangsched.agent.plugins.plan import NodePods, planned_pod
+from gangsched.agent.plugins.runner import PluginRunner
+from gangsched.agent.plugins.settings import (
     DeviceFileDocument,
     MountDocument,
     OutfitDocument,
     PluginDocument,
 )
+from gangsched.agent.report.inventory import Listed
 from gangsched.agent.sources.pod_resources import PodResourcesSource
-from gangsched.model.device_report import parse_report
-from gangsched.model.devices import ALLOCATED_KEY, Device
+from gangsched.model.devices.annotations import ALLOCATED_KEY, Device
+from gangsched.model.devices.report import parse_report
 from gangsched.model.effects import RecordEvent
 from gangsched.model.events import Event, KindSynced, PodAdded, PodUpdated
 from gangsched.model.objects import Container, ObjectMeta, Pod, PodSpec, PodStatus, ResourceRequirements

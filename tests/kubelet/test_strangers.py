@@ -16,14 +16,15 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 from structlog.testing import capture_logs
 
-from gangsched.agent import channels, device_plugin
-from gangsched.agent.device_plugin import endpoint_of
-from gangsched.agent.kubelet import Kubelet
+from gangsched.agent import channels
 from gangsched.agent.kubelet_api import deviceplugin_pb2 as pb
 from gangsched.agent.kubelet_api.deviceplugin_grpc import DevicePluginStub
-from gangsched.agent.plan import NodePods
-from gangsched.agent.plugin_runner import PluginRunner
-from gangsched.agent.plugin_settings import KubeletDocument, PluginDocument
+from gangsched.agent.plugins import device_plugin
+from gangsched.agent.plugins.device_plugin import endpoint_of
+from gangsched.agent.plugins.kubelet import Kubelet
+from gangsched.agent.plugins.plan import NodePods
+from gangsched.agent.plugins.runner import PluginRunner
+from gangsched.agent.plugins.settings import KubeletDocument, PluginDocument
 from gangsched.agent.sources.pod_resources import PodResourcesSource
 from gangsched.model.effects import RecordEvent
 from gangsched.model.events import KindSynced

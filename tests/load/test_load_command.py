@@ -16,19 +16,19 @@ import anyio
 import msgspec
 import pytest
 
-from gangsched.app import SchedulerApp
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.config import parse_config
+from gangsched.kube.access.credentials import load_credentials
 from gangsched.kube.client import ApiClient
-from gangsched.kube.credentials import load_credentials
 from gangsched.kube.metrics_server import PATH
 from gangsched.lab.apiserver.app import EmbeddedCluster, write_kubeconfig
 from gangsched.lab.sim.objects import make_node
 from gangsched.load.report import make_report
-from gangsched.model.load import LOAD_KEY, Utilisation
 from gangsched.model.objects import Node
+from gangsched.model.stated.load import LOAD_KEY, Utilisation
 from gangsched.plugins import IN_TREE
-from gangsched.plugins.load_aware import Args
+from gangsched.plugins.resources.load_aware import Args
+from gangsched.process.app import SchedulerApp
 from tests.plugins.bandwidths import config, report
 from tests.plugins.test_load_aware import SMALL, said
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from gangsched.model.load import Utilisation
-from gangsched.web.loads import Loads, read_loads
-from gangsched.web.metrics import load_families
+from gangsched.model.stated.load import Utilisation
+from gangsched.web.metrics.loads import Loads, read_loads
+from gangsched.web.metrics.page import load_families
 from tests.plugins.bandwidths import asking, cluster, node, report
 from tests.plugins.test_load_aware import said
 from tests.support.scenario import Cluster

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from gangsched.errors import ParseError
-from gangsched.model.bandwidth import (
+from gangsched.model.stated.bandwidth import (
     BandwidthRequest,
     RemainingBandwidth,
     mbps,

@@ -16,14 +16,14 @@ from gangsched.agent.sources.registers import parse_hami
 from gangsched.errors import ConfigError, ParseError
 from gangsched.kube.status import api_error
 from gangsched.lab.sim.objects import make_pod
-from gangsched.model import bounded
-from gangsched.model.bandwidth import parse_remaining
-from gangsched.model.device_constraints import CONSTRAINTS_KEY, parse_constraints
-from gangsched.model.device_report import parse_report
-from gangsched.model.devices import parse_allocation, parse_inventory
-from gangsched.model.load import parse_load, parse_node_metrics
+from gangsched.model.devices.annotations import parse_allocation, parse_inventory
+from gangsched.model.devices.constraints import CONSTRAINTS_KEY, parse_constraints
+from gangsched.model.devices.report import parse_report
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GROUPS_KEY, MIN_MEMBERS_KEY, GroupKey, group_from_pod
+from gangsched.model.stated.bandwidth import parse_remaining
+from gangsched.model.stated.load import parse_load, parse_node_metrics
+from gangsched.model.text import bounded
 
 DEEP = 20_000
 Tree = dict[str, Any] | list[Any] | str | int | None

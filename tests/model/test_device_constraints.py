@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gangsched.errors import ParseError
-from gangsched.model.device_constraints import DeviceConstraint, parse_constraints
-from gangsched.model.device_topology import link_weight
+from gangsched.model.devices.constraints import DeviceConstraint, parse_constraints
+from gangsched.model.devices.links import link_weight
 
 GPU = "nvidia.com/gpu"
 

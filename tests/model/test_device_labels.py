@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangsched.errors import ParseError
-from gangsched.model.device_labels import (
+from gangsched.model.devices.annotations import (
+    ALLOCATED_KEY,
+    INVENTORY_KEY,
+    Device,
+    inventory_annotation,
+    parse_allocation,
+    parse_devices,
+    parse_inventory,
+)
+from gangsched.model.devices.labels import (
     MAX_PREFIX_CHARS,
     MAX_VALUE_CHARS,
     allocated_key,
@@ -25,16 +34,7 @@ from gangsched.model.device_labels import (
     label_room,
     where_listed,
 )
-from gangsched.model.devices import (
-    ALLOCATED_KEY,
-    INVENTORY_KEY,
-    Device,
-    inventory_annotation,
-    parse_allocation,
-    parse_devices,
-    parse_inventory,
-)
-from gangsched.model.names import is_label_value, is_qualified_name
+from gangsched.model.text.names import is_label_value, is_qualified_name
 
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangsched.errors import ParseError
-from gangsched.model.device_report import DeviceReport, PodDevices, parse_report, report_annotation
+from gangsched.model.devices.report import DeviceReport, PodDevices, parse_report, report_annotation
 
 GPU = "nvidia.com/gpu"
 ONE = PodDevices("u1", "d", "w-0", {"main": {GPU: ("a", "b")}})

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from gangsched.model.device_constraints import ANY, DeviceConstraint
-from gangsched.model.device_sets import DeviceSets, Wish, pack_together, sets_of
-from gangsched.model.device_topology import DeviceTopology, link_weight
-from gangsched.model.devices import Device, inventory_annotation, parse_inventory
+from gangsched.model.devices.annotations import Device, inventory_annotation, parse_inventory
+from gangsched.model.devices.constraints import ANY, DeviceConstraint
+from gangsched.model.devices.links import DeviceTopology, link_weight
+from gangsched.model.devices.sets import DeviceSets, Wish, pack_together, sets_of
 
 GPU = "nvidia.com/gpu"
 SAME_NUMA = DeviceConstraint(same_numa=True)

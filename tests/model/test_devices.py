@@ -12,11 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangsched.errors import ParseError
-from gangsched.model import device_topology
-from gangsched.model.device_constraints import DeviceConstraint
-from gangsched.model.device_sets import DeviceSets
-from gangsched.model.device_topology import MAX_LINKED, DeviceTopology, link_weight
-from gangsched.model.devices import (
+from gangsched.model.devices import links as device_topology
+from gangsched.model.devices.annotations import (
     ALLOCATED_KEY,
     MAX_DEVICES,
     VISIBLE_KEY,
@@ -31,6 +28,9 @@ from gangsched.model.devices import (
     parse_inventory,
     split_among_containers,
 )
+from gangsched.model.devices.constraints import DeviceConstraint
+from gangsched.model.devices.links import MAX_LINKED, DeviceTopology, link_weight
+from gangsched.model.devices.sets import DeviceSets
 from gangsched.model.objects import PodSpec
 from gangsched.model.resources import pod_requests
 

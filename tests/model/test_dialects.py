@@ -12,7 +12,7 @@ from gangsched.errors import ParseError
 from gangsched.model import pod_group as pg
 from gangsched.model.objects import CustomObject
 from gangsched.model.pod_group import GroupKey, PodGroup, group_from_pod, group_key, identity_of, role_of
-from gangsched.model.topology import TopologyLevel
+from gangsched.model.stated.topology import TopologyLevel
 from tests.model.test_pod_group import pod
 
 KOORDINATOR = "gang.scheduling.koordinator.sh/"

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from gangsched.errors import ParseError
-from gangsched.model.evenness import (
+from gangsched.model.stated.evenness import (
     evenness,
     load_and_strength,
     paper_score,
     scaled,
     terms_of,
 )
-from gangsched.model.load import (
+from gangsched.model.stated.load import (
     NodeLoad,
     Performance,
     ReportedUsage,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangsched.errors import ParseError
-from gangsched.model.quantity import MAX_VALUE, to_int, to_milli
+from gangsched.model.text.quantity import MAX_VALUE, to_int, to_milli
 
 
 @pytest.mark.parametrize(

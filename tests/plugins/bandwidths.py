@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from gangsched.config import SchedulerConfig, Settings, default_config, parse_config
 from gangsched.core.scheduler import Scheduler
 from gangsched.lab.sim.objects import make_node, make_pod
-from gangsched.model.bandwidth import REMAINING_KEY
 from gangsched.model.objects import Node, Pod
+from gangsched.model.stated.bandwidth import REMAINING_KEY
 from gangsched.plugins import IN_TREE, build_profiles
 from tests.support.scenario import Cluster
 

@@ -17,10 +17,10 @@ from gangsched.core.cache.cache import Cache
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.interface import ClusterChange, CycleState
 from gangsched.core.types.group import PodInfo
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.kube.watch.decode import objects
 from gangsched.model import storage
-from gangsched.model.devices import INVENTORY_KEY
+from gangsched.model.devices.annotations import INVENTORY_KEY
 from gangsched.model.objects import Node, Pod, Taint
 
 GPU = "nvidia.com/gpu"

@@ -15,8 +15,8 @@ from gangsched.core.types.group import PodInfo
 from gangsched.kube.watch.decode import objects
 from gangsched.model import storage as kinds
 from gangsched.model.objects import Pod
-from gangsched.plugins.attached_volumes import AttachedVolumes
-from gangsched.plugins.node_volume_limits import NodeVolumeLimits
+from gangsched.plugins.volumes.attached_volumes import AttachedVolumes
+from gangsched.plugins.volumes.node_volume_limits import NodeVolumeLimits
 from tests.plugins.build import Cluster, Stored, node, pod
 
 CSI, CLASSIC = "ebs.csi.aws.com", "kubernetes.io/aws-ebs"

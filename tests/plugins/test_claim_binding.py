@@ -12,9 +12,9 @@ from gangsched.core.types.group import Group, PodInfo
 from gangsched.errors import ApiError, Subject
 from gangsched.model import storage as kinds
 from gangsched.model.pod_group import GroupKey
-from gangsched.model.printable import in_full, seen_from
-from gangsched.plugins.claims import BIND_COMPLETED
-from gangsched.plugins.volume_binding import VolumeBinding
+from gangsched.model.text.printable import in_full, seen_from
+from gangsched.plugins.volumes.claims import BIND_COMPLETED
+from gangsched.plugins.volumes.volume_binding import VolumeBinding
 from tests.plugins.build import Cluster, node
 from tests.plugins.test_volumes import (
     HOST,

@@ -7,7 +7,7 @@ import numpy as np
 from gangsched.core.cache.trial import Trial
 from gangsched.core.framework.interface import Change, ClusterChange
 from gangsched.core.types.arrays import NO_LIMIT
-from gangsched.plugins.devices import Devices
+from gangsched.plugins.resources.devices import Devices
 from tests.plugins.build import GPU, Cluster, node, pod
 
 NIC = "example.com/nic"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gangsched.core.cache.trial import Trial
-from gangsched.plugins.remaining_bandwidth import Args, RemainingBandwidth
+from gangsched.plugins.resources.remaining_bandwidth import Args, RemainingBandwidth
 from tests.plugins.bandwidths import asking, node, report
 from tests.plugins.build import Cluster
 

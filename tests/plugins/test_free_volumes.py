@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from gangsched.core.cache.trial import Trial
-from gangsched.core.framework import row_cache
+from gangsched.core.framework.filters import row_cache
 from gangsched.core.framework.interface import SUCCESS, CycleState
 from gangsched.model import storage as kinds
 from gangsched.model.storage import PersistentVolumeClaim
-from gangsched.plugins.free_volumes import FreeVolumes
-from gangsched.plugins.node_resources_fit import ShapePoint
-from gangsched.plugins.provisioning import Provisioning
-from gangsched.plugins.volume_binding import MAX_UNBOUND, Args, VolumeBinding
+from gangsched.plugins.resources.node_resources_fit import ShapePoint
+from gangsched.plugins.volumes.free_volumes import FreeVolumes
+from gangsched.plugins.volumes.provisioning import Provisioning
+from gangsched.plugins.volumes.volume_binding import MAX_UNBOUND, Args, VolumeBinding
 from tests.core.test_turn_cost import lines_of
 from tests.plugins.build import Cluster, Stored, node, pod
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from gangsched.model.objects import Node
-from gangsched.plugins.image_locality import ImageLocality
+from gangsched.plugins.resources.image_locality import ImageLocality
 from tests.plugins.build import Cluster, node, pod
 
 MIB = 2**20

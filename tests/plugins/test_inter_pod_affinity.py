@@ -9,7 +9,13 @@ import pytest
 
 from gangsched.core.framework.interface import SKIP, Change, ClusterChange
 from gangsched.model.objects import Pod
-from gangsched.plugins.inter_pod_affinity import REASON, REASON_ANTI, REASON_EXISTING, Args, InterPodAffinity
+from gangsched.plugins.neighbours.inter_pod_affinity import (
+    REASON,
+    REASON_ANTI,
+    REASON_EXISTING,
+    Args,
+    InterPodAffinity,
+)
 from tests.core.test_pods_and_objects import labelled
 from tests.plugins.build import Cluster, node
 

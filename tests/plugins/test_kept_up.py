@@ -10,9 +10,9 @@ import pytest
 
 from gangsched.core.cache.trial import Trial
 from gangsched.core.framework.interface import BoolArray, CycleState
-from gangsched.core.types.pod_template import PodTemplate
-from gangsched.plugins.inter_pod_affinity import InterPodAffinity
-from gangsched.plugins.pod_topology_spread import PodTopologySpread
+from gangsched.core.types.templates.pod_template import PodTemplate
+from gangsched.plugins.neighbours.inter_pod_affinity import InterPodAffinity
+from gangsched.plugins.neighbours.pod_topology_spread import PodTopologySpread
 from tests.core.test_pods_and_objects import labelled
 from tests.plugins.build import Cluster, node
 

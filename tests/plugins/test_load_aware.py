@@ -14,7 +14,8 @@ from gangsched.errors import ConfigError
 from gangsched.lab.sim.objects import at, make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.load import (
+from gangsched.model.objects import Node
+from gangsched.model.stated.load import (
     LOAD_KEY,
     NodeLoad,
     Performance,
@@ -22,8 +23,7 @@ from gangsched.model.load import (
     Utilisation,
     load_annotation,
 )
-from gangsched.model.objects import Node
-from gangsched.plugins.load_aware import Args, LoadAware
+from gangsched.plugins.resources.load_aware import Args, LoadAware
 from tests.plugins.bandwidths import cluster, config, on
 from tests.plugins.build import Cluster as Rows
 from tests.plugins.build import node as plain_node

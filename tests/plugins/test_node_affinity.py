@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangsched.core.framework.interface import Change
-from gangsched.plugins.node_affinity import Args, NodeAffinity
+from gangsched.plugins.nodes.node_affinity import Args, NodeAffinity
 from tests.plugins.build import Cluster, node, pod
 
 Requirement = dict[str, Any]

@@ -15,7 +15,7 @@ from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Condition, Node
 from gangsched.plugins import IN_TREE, build_profiles
-from gangsched.plugins.node_conditions import NodeConditions, is_best_effort
+from gangsched.plugins.nodes.node_conditions import NodeConditions, is_best_effort
 from tests.plugins.build import Cluster, node, pod
 
 BUSY = {"cpu": "1"}

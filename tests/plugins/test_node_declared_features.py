@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.model.objects import Node
-from gangsched.plugins.node_declared_features import NodeDeclaredFeatures, required_features
+from gangsched.plugins.nodes.node_declared_features import NodeDeclaredFeatures, required_features
 from tests.plugins.build import Cluster, node, pod
 
 RESTARTS = {"restartPolicyRules": [{"action": "RestartAllContainers"}]}

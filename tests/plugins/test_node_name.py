@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gangsched.core.framework.interface import Change, ClusterChange
-from gangsched.plugins.node_name import NodeName
+from gangsched.plugins.nodes.node_name import NodeName
 from tests.plugins.build import Cluster, node, pod
 
 

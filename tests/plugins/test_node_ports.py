@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from gangsched.core.cache.trial import Trial
 from gangsched.core.framework.interface import Change, ClusterChange
-from gangsched.core.types.pod_template import HostPort
+from gangsched.core.types.templates.pod_template import HostPort
 from gangsched.model.objects import Pod
-from gangsched.plugins.node_ports import NodePorts
+from gangsched.plugins.nodes.node_ports import NodePorts
 from tests.plugins.build import Cluster, node, pod
 
 

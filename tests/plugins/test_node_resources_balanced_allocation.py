@@ -8,7 +8,10 @@ import msgspec
 import pytest
 
 from gangsched.core.cache.trial import Trial
-from gangsched.plugins.node_resources_balanced_allocation import Args, NodeResourcesBalancedAllocation
+from gangsched.plugins.resources.node_resources_balanced_allocation import (
+    Args,
+    NodeResourcesBalancedAllocation,
+)
 from tests.plugins.build import GPU, Cluster, node, pod
 
 EVEN = {"cpu": "10", "memory": "10Gi"}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gangsched.core.cache.trial import Trial
 from gangsched.core.framework.interface import Change, ClusterChange
 from gangsched.model.resources import is_extended
-from gangsched.plugins.node_resources_fit import Args, NodeResourcesFit
+from gangsched.plugins.resources.node_resources_fit import Args, NodeResourcesFit
 from tests.plugins.build import GPU, Cluster, node, pod
 
 GI = 2**30

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.plugins.node_unschedulable import NodeUnschedulable
+from gangsched.plugins.nodes.node_unschedulable import NodeUnschedulable
 from tests.plugins.build import Cluster, node, pod
 
 

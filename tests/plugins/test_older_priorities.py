@@ -12,8 +12,8 @@ from gangsched.config import parse_config
 from gangsched.model.objects import OwnerReference, Pod
 from gangsched.model.workloads import Service
 from gangsched.plugins import IN_TREE, build_profiles
-from gangsched.plugins.node_prefer_avoid_pods import KEY, NodePreferAvoidPods
-from gangsched.plugins.selector_spread import SelectorSpread
+from gangsched.plugins.neighbours.selector_spread import SelectorSpread
+from gangsched.plugins.nodes.node_prefer_avoid_pods import KEY, NodePreferAvoidPods
 from tests.core.test_pods_and_objects import labelled
 from tests.plugins.build import Cluster, node
 

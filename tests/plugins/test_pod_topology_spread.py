@@ -8,13 +8,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from gangsched.core.cache.node_table import LabelColumn, NodeTable
+from gangsched.core.cache.nodes.table import LabelColumn, NodeTable
 from gangsched.core.framework.interface import SKIP, Change, ClusterChange
-from gangsched.core.types.spec_limits import MAX_POD_TERMS
+from gangsched.core.types.templates.spec_limits import MAX_POD_TERMS
 from gangsched.model.objects import OwnerReference, Pod, Taint
 from gangsched.model.workloads import ReplicaSet, Service
-from gangsched.plugins.pod_topology_spread import REASON, REASON_LABEL, PodTopologySpread
-from gangsched.plugins.spread_constraints import HOSTNAME, MAY, MUST, ZONE, Args, DefaultConstraint
+from gangsched.plugins.neighbours.pod_topology_spread import REASON, REASON_LABEL, PodTopologySpread
+from gangsched.plugins.neighbours.spread_constraints import HOSTNAME, MAY, MUST, ZONE, Args, DefaultConstraint
 from tests.core.test_pods_and_objects import labelled
 from tests.plugins.build import Cluster, node
 

@@ -13,7 +13,7 @@ from gangsched.core.framework.interface import CycleState
 from gangsched.errors import ConfigError
 from gangsched.lab.sim.objects import at
 from gangsched.model import effects as ef
-from gangsched.plugins.remaining_bandwidth import Args, RemainingBandwidth
+from gangsched.plugins.resources.remaining_bandwidth import Args, RemainingBandwidth
 from tests.plugins.bandwidths import asking, beat, cluster, config, node, on, rbw, report
 from tests.plugins.build import Cluster as Rows
 from tests.support.scenario import Cluster

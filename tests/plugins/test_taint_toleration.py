@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gangsched.model.objects import Taint, Toleration
-from gangsched.plugins.taint_toleration import TaintToleration, Tolerations
+from gangsched.plugins.nodes.taint_toleration import TaintToleration, Tolerations
 from tests.plugins.build import Cluster, Compared, node, pod
 
 

@@ -16,13 +16,13 @@ from gangsched.kube.watch.decode import objects
 from gangsched.model import storage as kinds
 from gangsched.model.objects import IscsiVolume, Pod, Volume
 from gangsched.model.pod_group import GroupKey
-from gangsched.plugins import node_volume_limits, volume_binding
-from gangsched.plugins.claims import BIND_COMPLETED
-from gangsched.plugins.node_volume_limits import NodeVolumeLimits
-from gangsched.plugins.volume_binding import REASON_BIND, REASON_SPACE, Args, VolumeBinding
-from gangsched.plugins.volume_matching import Matching
-from gangsched.plugins.volume_restrictions import REASON_POD, VolumeRestrictions
-from gangsched.plugins.volume_zone import VolumeZone
+from gangsched.plugins.volumes import node_volume_limits, volume_binding
+from gangsched.plugins.volumes.claims import BIND_COMPLETED
+from gangsched.plugins.volumes.node_volume_limits import NodeVolumeLimits
+from gangsched.plugins.volumes.volume_binding import REASON_BIND, REASON_SPACE, Args, VolumeBinding
+from gangsched.plugins.volumes.volume_matching import Matching
+from gangsched.plugins.volumes.volume_restrictions import REASON_POD, VolumeRestrictions
+from gangsched.plugins.volumes.volume_zone import VolumeZone
 from tests.plugins.build import Cluster, Compared, node, pod
 
 ZONE = "topology.kubernetes.io/zone"

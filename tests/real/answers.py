@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.lab.controlplane.daemon import free_ports
 from tests.real.cluster import MERGE, PODS, REPO, Cluster
 from tests.real.picture import PATIENCE_S, Json, node_of, reason_of

@@ -16,8 +16,8 @@ import anyio
 import pytest
 import yaml
 
+from gangsched.kube.access.credentials import Credentials, load_credentials
 from gangsched.kube.client import ApiClient
-from gangsched.kube.credentials import Credentials, load_credentials
 from gangsched.kube.effects.dispatcher import Dispatcher
 from gangsched.kube.watch.decode import all_kinds, pod_groups
 from gangsched.kube.watch.reflector import Reflector

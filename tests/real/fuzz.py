@@ -254,7 +254,7 @@ class Fuzz:
         import subprocess
 
         kubeconfig = f"--kubeconfig={self._plane.kubeconfig}"
-        command = [sys.executable, "-m", "gangsched.cli", *arguments, kubeconfig]
+        command = [sys.executable, "-m", "gangsched.command.cli", *arguments, kubeconfig]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         if done.returncode in (0, 1) and "Traceback" not in done.stderr and "\x1b" not in done.stdout:
             return None

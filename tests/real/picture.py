@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from gangsched.lab.controlplane.processes import ControlPlane
-from gangsched.model.devices import ALLOCATED_KEY, VISIBLE_KEY
+from gangsched.model.devices.annotations import ALLOCATED_KEY, VISIBLE_KEY
 from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY
 
 GPU = "nvidia.com/gpu"

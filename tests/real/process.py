@@ -76,7 +76,7 @@ class Scheduler(Daemon):
         flags: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
     ) -> None:
-        command = [sys.executable, "-m", "gangsched.cli", "scheduler"]
+        command = [sys.executable, "-m", "gangsched.command.cli", "scheduler"]
         command += [f"--config={config}", f"--kubeconfig={kubeconfig}", f"--secure-port={port}"]
         command += [f"--plugin={plugin}" for plugin in plugins]
         command += flags

@@ -135,7 +135,7 @@ class Replayed(NamedTuple):
 
 def replay(directory: Path, *flags: str) -> Replayed:
     """As a user runs it, in a process with hashes of its own."""
-    command = [sys.executable, "-m", "gangsched.cli", "replay", str(directory), *flags]
+    command = [sys.executable, "-m", "gangsched.command.cli", "replay", str(directory), *flags]
     done = subprocess.run(command, capture_output=True, text=True, preexec_fn=lambda: os.nice(5))
     return Replayed(directory, done.returncode, done.stdout + done.stderr)
 

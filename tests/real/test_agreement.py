@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from gangsched.lab.controlplane.processes import ControlPlane
-from gangsched.model.devices import ALLOCATED_KEY
+from gangsched.model.devices.annotations import ALLOCATED_KEY
 from tests.conftest import wipe
 from tests.real.answers import AskedCluster, printed
 from tests.real.cluster import PODS, RACK, checking, words

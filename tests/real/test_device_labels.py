@@ -103,7 +103,7 @@ def test_agents_list_in_labels_and_pods_get_labels_over_restarts_of_both(
 def devices_command(site: Site, tmp_path: Path) -> list[Json]:
     """`gangsched devices -o json`."""
     path = kubeconfig_of(site.plane, site.plane.token, tmp_path / "admin.kubeconfig")
-    command = [sys.executable, "-m", "gangsched.cli", "devices", f"--kubeconfig={path}", "-o", "json"]
+    command = [sys.executable, "-m", "gangsched.command.cli", "devices", f"--kubeconfig={path}", "-o", "json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     found: list[Json] = json.loads(done.stdout)

@@ -8,7 +8,7 @@ import anyio
 import pytest
 import yaml
 
-from gangsched.kube.credentials import load_credentials
+from gangsched.kube.access.credentials import load_credentials
 from gangsched.lab.controlplane.processes import ControlPlane
 from gangsched.model.events import BindSucceeded
 from tests.connect_proxy import ConnectProxy

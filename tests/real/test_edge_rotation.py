@@ -12,8 +12,8 @@ import anyio
 import pytest
 
 from gangsched.errors import ApiError
-from gangsched.kube import credentials
-from gangsched.kube.credentials import load_credentials
+from gangsched.kube.access import credentials
+from gangsched.kube.access.credentials import load_credentials
 from gangsched.lab.controlplane.assets import Assets
 from gangsched.lab.controlplane.processes import ControlPlane
 from gangsched.model.events import BindSucceeded

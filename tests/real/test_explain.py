@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 from tests.real.answers import printed
 from tests.real.cluster import DIALECTS, PODS, Cluster
 from tests.real.process import Scheduler, service_account, write_config

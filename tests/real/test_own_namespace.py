@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 from tests.real.cluster import Cluster
 from tests.real.picture import GPU
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gangsched.model.devices import ALLOCATED_KEY, VISIBLE_KEY
+from gangsched.model.devices.annotations import ALLOCATED_KEY, VISIBLE_KEY
 from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY
 from tests.real.picture import GPU, OURS, Json, Sight, check
 

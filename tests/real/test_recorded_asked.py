@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.journal.segments import segments_in
 from gangsched.lab.controlplane.jaeger import Jaeger
 from gangsched.telemetry import names

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.lab.controlplane.daemon import free_ports
 from tests.real.cluster import PODS, Cluster
 from tests.real.picture import node_of

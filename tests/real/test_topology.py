@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.model.topology import TOPOLOGY_KEY
+from gangsched.model.stated.topology import TOPOLOGY_KEY
 from tests.real.cluster import CORE_GROUPS, RACK
 from tests.real.jobs import JobCluster
 from tests.real.picture import Json, node_of

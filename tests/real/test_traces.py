@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from gangsched import __version__
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.lab.controlplane.daemon import free_ports
 from gangsched.lab.controlplane.jaeger import Jaeger
 from gangsched.telemetry import names
-from gangsched.telemetry.reading import from_file
+from gangsched.telemetry.showing.reading import from_file
 from tests.real.cluster import CORE_GROUPS, MERGE, Cluster, together
 from tests.real.picture import annotation, ids_of, node_of
 from tests.real.process import binding_gate

@@ -7,7 +7,7 @@ from typing import Self
 from msgspec.structs import replace
 
 from gangsched.config import Settings, default_config
-from gangsched.core.groups.extenders import ExtenderVerdicts
+from gangsched.core.groups.attempts.extenders import ExtenderVerdicts
 from gangsched.core.scheduler import Scheduler
 from gangsched.lab.sim.objects import make_node
 from gangsched.model import events as ev

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.lab.controlplane.assets import Assets
 from gangsched.lab.controlplane.daemon import Daemon
 from tests.deploy.conftest import Audited
@@ -61,7 +61,7 @@ class Shadowed(Daemon):
 
     def __init__(self, plane: Audited, user: str, directory: Path) -> None:
         self.report_file = directory / "report.json"
-        command = [sys.executable, "-m", "gangsched.cli", "scheduler", "--shadow", "--secure-port=0"]
+        command = [sys.executable, "-m", "gangsched.command.cli", "scheduler", "--shadow", "--secure-port=0"]
         command += [f"--kubeconfig={plane.kubeconfig_of(user)}", f"--shadow-report={self.report_file}"]
         environment = {**os.environ, "NO_PROXY": "*"}
         self.traces = directory / "traces.jsonl"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gangsched.core.groups.extenders import ExtenderVerdicts, Interest
+from gangsched.core.groups.attempts.extenders import ExtenderVerdicts, Interest
 from gangsched.lab.sim.objects import make_pod
 from gangsched.model import events as ev
 from gangsched.model.effects import AskExtenders

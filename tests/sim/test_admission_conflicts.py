@@ -21,8 +21,8 @@ from gangsched.lab.sim.reading.documents import ids_in
 from gangsched.lab.sim.runs.driver import Broken, Simulation
 from gangsched.lab.sim.workloads.arrivals import Workload, random_workload
 from gangsched.lab.sim.world.weather import STORM
-from gangsched.model.device_constraints import CONSTRAINTS_KEY
-from gangsched.model.devices import ALLOCATED_KEY
+from gangsched.model.devices.annotations import ALLOCATED_KEY
+from gangsched.model.devices.constraints import CONSTRAINTS_KEY
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GANG_KEY
 

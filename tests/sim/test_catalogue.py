@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from gangsched.core import invariants
+from gangsched.core.turns import invariants
 from gangsched.lab import sim
 from gangsched.lab.sim.judges.catalogue import JUDGES
 from tests.sim import (

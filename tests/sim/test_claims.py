@@ -18,7 +18,7 @@ from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.ends import End, Ends
 from gangsched.core.queueing.kept_from import KeptFrom
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.state.waking import _Cures
+from gangsched.core.state.line.waking import _Cures
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.group import MemberState
 from gangsched.lab.sim.judges.queueing.filling import is_plain, places

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from gangsched.core.explain import Explanation, explain
+from gangsched.core.explaining.explain import Explanation, explain
 from gangsched.core.types.group import Group, GroupState
 from gangsched.lab.sim.objects import inventory
 from gangsched.lab.sim.runs.driver import Simulation
 from gangsched.lab.sim.runs.storms import STORMS, case
 from gangsched.model import events as ev
-from gangsched.model.devices import INVENTORY_KEY
+from gangsched.model.devices.annotations import INVENTORY_KEY
 from gangsched.model.objects import Node
 
 N_SEEDS, EVERY_S = 8, 6.0

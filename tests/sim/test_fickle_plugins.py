@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gangsched.core.framework.plan import FitError, Plan
-from gangsched.core.groups.placer import Placer
+from gangsched.core.groups.attempts.placer import Placer
 from gangsched.core.kept.kept import Kept
-from gangsched.core.state.queue import SchedulingQueue
-from gangsched.core.state.transitions import Cause
+from gangsched.core.state.line.queue import SchedulingQueue
+from gangsched.core.state.tables.groups import Cause
 from gangsched.core.types.group import Group, GroupState
 from gangsched.lab.sim.faults.fickle_plugins import FickleReserve
 from gangsched.lab.sim.runs.fickle_run import FickleSimulation

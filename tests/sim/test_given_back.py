@@ -10,7 +10,7 @@ from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.lab.sim.reading.received import Received
 from gangsched.lab.sim.runs.driver import Simulation
 from gangsched.lab.sim.runs.storms import STORMS, case
-from gangsched.lab.sim.workloads.guaranteed_queues import QUEUE_KEY
+from gangsched.lab.sim.workloads.queues.guaranteed import QUEUE_KEY
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
 

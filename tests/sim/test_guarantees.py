@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gangsched.core.groups.making_room import MakingRoom
+from gangsched.core.groups.attempts.making_room import MakingRoom
 from gangsched.core.preemption.queue_rights import QueueRights
-from gangsched.core.state.waking import _Cures
+from gangsched.core.state.line.waking import _Cures
 from gangsched.lab.sim.judges.queueing.guarantees import Guarantees
 from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.lab.sim.reading.received import Received
 from gangsched.lab.sim.runs.driver import Simulation
 from gangsched.lab.sim.runs.storms import STORMS, case
-from gangsched.lab.sim.workloads.guaranteed_queues import QUEUE_KEY, SETTINGS, make_with_queues
+from gangsched.lab.sim.workloads.queues.guaranteed import QUEUE_KEY, SETTINGS, make_with_queues
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from tests.support.breaking import found, keep_behind_claims

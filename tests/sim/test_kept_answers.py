@@ -11,8 +11,8 @@ import pytest
 
 from gangsched.core.cache.trial import Trial
 from gangsched.core.framework.interface import Status
-from gangsched.core.groups.failed_searches import FailedSearches
-from gangsched.core.groups.making_room import MakingRoom
+from gangsched.core.groups.attempts.failed_searches import FailedSearches
+from gangsched.core.groups.attempts.making_room import MakingRoom
 from gangsched.lab.sim.runs.driver import Broken
 from gangsched.lab.sim.runs.storms import STORMS, case
 

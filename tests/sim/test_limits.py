@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gangsched.core.cache.queue_book import QueueBook
+from gangsched.core.cache.queues.book import QueueBook
 from gangsched.core.kept.limits import Amounts, KeptInLimits, add_needs
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group

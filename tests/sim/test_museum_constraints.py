@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import pytest
 
-from gangsched.plugins import affinity_domains, inter_pod_affinity
-from gangsched.plugins.node_affinity import NodeAffinity
-from gangsched.plugins.node_ports import NodePorts
-from gangsched.plugins.pod_topology_spread import PodTopologySpread
-from gangsched.plugins.taint_toleration import TaintToleration
+from gangsched.plugins.neighbours import affinity_domains, inter_pod_affinity
+from gangsched.plugins.neighbours.pod_topology_spread import PodTopologySpread
+from gangsched.plugins.nodes.node_affinity import NodeAffinity
+from gangsched.plugins.nodes.node_ports import NodePorts
+from gangsched.plugins.nodes.taint_toleration import TaintToleration
 from tests.support.breaking import assert_caught
 
 MAX_SEEDS = 40

@@ -18,15 +18,15 @@ from gangsched.core.binding import binder
 from gangsched.core.binding.group_outcome import GroupOutcome
 from gangsched.core.device_audit import device_health
 from gangsched.core.framework.interface import SUCCESS, Status
-from gangsched.core.groups import membership, pod_size
-from gangsched.core.groups.attempts import Attempts
+from gangsched.core.groups.attempts.attempts import Attempts
 from gangsched.core.groups.group_spec import GroupSpecs
+from gangsched.core.groups.members import membership, pod_size
 from gangsched.core.kept.nominations import Nominations
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.start_together import StartTogether
-from gangsched.core.types import pod_template
 from gangsched.core.types.group import NEVER_S, Group, MemberState, PodInfo
+from gangsched.core.types.templates import pod_template
 from gangsched.core.why import Why
 from gangsched.lab.sim.faults.mischief import DEEDS
 from gangsched.lab.sim.making import make_scheduler
@@ -36,12 +36,13 @@ from gangsched.lab.sim.runs.storms import HOSTILE, ROUGH, STORMS, Case, Storm, c
 from gangsched.lab.sim.workloads.arrivals import Arrival, Workload
 from gangsched.lab.sim.world.streams import Item, Stream
 from gangsched.lab.sim.world.weather import CALM, STORM, BindFate
-from gangsched.model import bounded, quantity, resources
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.devices import ALLOCATED_KEY
+from gangsched.model import resources
+from gangsched.model.devices.annotations import ALLOCATED_KEY
+from gangsched.model.devices.required_ids import NONE_REQUIRED
 from gangsched.model.dialects.dialect import PodGroup
-from gangsched.model.required_ids import NONE_REQUIRED
+from gangsched.model.text import bounded, quantity
 from gangsched.plugins import gang_scheduling
 from tests.support.breaking import searched
 

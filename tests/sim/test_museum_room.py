@@ -15,19 +15,19 @@ import pytest
 from gangsched.core.binding import group_outcome, start_records
 from gangsched.core.binding.group_outcome import GroupOutcome
 from gangsched.core.binding.start_records import StartRecords
-from gangsched.core.cache import device_ledger
-from gangsched.core.cache.inventories import Inventories
+from gangsched.core.cache.devices import ledger as device_ledger
+from gangsched.core.cache.devices.inventories import Inventories
 from gangsched.core.device_audit.device_health import DeviceHealth
-from gangsched.core.groups import membership
-from gangsched.core.groups.making_room import MakingRoom
+from gangsched.core.groups.attempts.making_room import MakingRoom
+from gangsched.core.groups.members import membership
 from gangsched.core.preemption import queue_rights, victims
 from gangsched.core.preemption.queue_rights import QueueRights
-from gangsched.core.state.waking import _Cures
+from gangsched.core.state.line.waking import _Cures
 from gangsched.model.objects import Node
-from gangsched.plugins import claim_binding, volume_binding, volume_matching, volume_restrictions
-from gangsched.plugins.node_unschedulable import NodeUnschedulable
-from gangsched.plugins.node_volume_limits import NodeVolumeLimits
-from gangsched.plugins.taint_toleration import TaintToleration
+from gangsched.plugins.nodes.node_unschedulable import NodeUnschedulable
+from gangsched.plugins.nodes.taint_toleration import TaintToleration
+from gangsched.plugins.volumes import claim_binding, volume_binding, volume_matching, volume_restrictions
+from gangsched.plugins.volumes.node_volume_limits import NodeVolumeLimits
 from tests.support.breaking import assert_caught
 
 MAX_SEEDS = 40

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import pytest
 
-from gangsched.core.state.early_turns import EarlyTurns
-from gangsched.core.state.queue import SchedulingQueue
-from gangsched.core.state.waking import _Cures
+from gangsched.core.state.line.early_turns import EarlyTurns
+from gangsched.core.state.line.queue import SchedulingQueue
+from gangsched.core.state.line.waking import _Cures
 from tests.support.breaking import assert_caught
 
 MAX_SEEDS = 60

@@ -13,15 +13,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gangsched.core import reports, why
+from gangsched.core import why
 from gangsched.core.cycle import shortage
+from gangsched.core.explaining import reports
 from gangsched.core.queueing import expected_ends
 from gangsched.core.types.group import GroupState
 from gangsched.core.why import QueueFull
-from gangsched.model import printable
-from gangsched.model.printable import in_full
+from gangsched.model.text import printable
+from gangsched.model.text.printable import in_full
 from gangsched.plugins import fairness
-from gangsched.web import reading, reservations
+from gangsched.web.metrics import reading
+from gangsched.web.pages import reservations
 from tests.support.breaking import assert_caught
 
 MAX_SEEDS = 30

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from gangsched.lab.sim.runs.driver import Simulation
 from gangsched.lab.sim.runs.storms import STORMS, Storm, case, shrink
 from gangsched.lab.sim.world.weather import STORM
-from gangsched.model.devices import ALLOCATED_KEY
+from gangsched.model.devices.annotations import ALLOCATED_KEY
 
 N_SEEDS = int(os.environ.get("GANGSCHED_SEEDS", "60"))
 

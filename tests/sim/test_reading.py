@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from gangsched.errors import ParseError
 from gangsched.lab.sim.objects import inventory, make_node, make_pod, make_pod_group
 from gangsched.lab.sim.reading import documents as reading
-from gangsched.model import device_labels, devices, quantity
+from gangsched.model.devices import annotations as devices
+from gangsched.model.devices import labels as device_labels
 from gangsched.model.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
 from gangsched.model.pod_group import group_key
 from gangsched.model.resources import pod_requests
-from gangsched.model.topology import TOPOLOGY_KEY, parse_topology
+from gangsched.model.stated.topology import TOPOLOGY_KEY, parse_topology
+from gangsched.model.text import quantity
 
 
 @pytest.mark.parametrize(

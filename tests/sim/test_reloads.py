@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from gangsched.core import reconfigure, scheduler
+from gangsched.core import scheduler
+from gangsched.core.turns import reconfigure
 from gangsched.core.types.group import Group, GroupState
 from gangsched.lab.sim.runs.reload_mix import BESIDE, FickleReloads, VolumeReloads, mixed
 from gangsched.lab.sim.runs.reloads import ReloadDuel, ReloadSimulation

@@ -11,7 +11,7 @@ from gangsched.lab.sim.workloads.volumes import volumes_workload
 from gangsched.lab.sim.world.volumes import DISK, LOCAL, claims_of
 from gangsched.lab.sim.world.weather import CALM
 from gangsched.model.storage import CLAIMS
-from gangsched.plugins.volume_matching import Choice, Given
+from gangsched.plugins.volumes.volume_matching import Choice, Given
 
 VOLUMES = STORMS["volumes"]
 

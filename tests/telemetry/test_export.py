@@ -22,10 +22,10 @@ from urllib3.response import GzipDecoder
 from gangsched.config import TracingSettings
 from gangsched.errors import ConfigError
 from gangsched.lab.controlplane.daemon import free_ports
-from gangsched.telemetry.export import SpanLane
-from gangsched.telemetry.otlp_json import FileExporter, encode_line
-from gangsched.telemetry.reading import from_file
+from gangsched.telemetry.sending.export import SpanLane
+from gangsched.telemetry.sending.otlp_json import FileExporter, encode_line
 from gangsched.telemetry.service import Tracing
+from gangsched.telemetry.showing.reading import from_file
 from tests.support.scenario import gang
 from tests.telemetry.traced import Traced
 

@@ -108,7 +108,7 @@ def test_grpcs_port_is_spoken_of() -> None:
 def test_a_scheduler_without_traces_loads_nothing_of_opentelemetry() -> None:
     script = """
 import sys
-import gangsched.app, gangsched.cli
+import gangsched.process.app, gangsched.command.cli
 from gangsched.telemetry.settings import resolve
 from gangsched.config import TracingSettings
 settings, _ = resolve(TracingSettings(), endpoint_flag="", file_flag="", env={})

@@ -25,8 +25,8 @@ from gangsched.model.effects import Effect
 from gangsched.model.events import Event
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.telemetry import names
-from gangsched.telemetry.export import SpanLane
-from gangsched.telemetry.otlp_json import FileExporter
+from gangsched.telemetry.sending.export import SpanLane
+from gangsched.telemetry.sending.otlp_json import FileExporter
 from gangsched.telemetry.tracer import GangTracer
 from tests.telemetry.traced import RESOURCE, said
 

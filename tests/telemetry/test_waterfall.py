@@ -17,13 +17,14 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.certificates import self_signed
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.config import TracingSettings
-from gangsched.telemetry import names, reading
-from gangsched.telemetry.otlp_json import encode_line
-from gangsched.telemetry.reading import SpanView, TraceView
-from gangsched.telemetry.waterfall import draw
-from gangsched.web.explanations import Explanations
+from gangsched.telemetry import names
+from gangsched.telemetry.sending.otlp_json import encode_line
+from gangsched.telemetry.showing import reading
+from gangsched.telemetry.showing.reading import SpanView, TraceView
+from gangsched.telemetry.showing.waterfall import draw
+from gangsched.web.pages.explanations import Explanations
 from tests.support.scenario import cluster, gang, with_annotations
 from tests.telemetry.traced import Traced
 from tests.web.test_server import serving
@@ -126,7 +127,7 @@ def test_a_file_of_something_else(
 def test_a_file_without_lines_is_not_read_to_its_end(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gangsched.telemetry.reading.bounded.MAX_ANSWER", 10_000)
+    monkeypatch.setattr("gangsched.telemetry.showing.reading.bounded.MAX_ANSWER", 10_000)
     assert main(["trace", "d/a", "--file=/dev/zero", NOBODY]) == 2
     assert "/dev/zero: line 1 is not a line of OTLP JSON traces" in capsys.readouterr().err
 

@@ -12,8 +12,9 @@ from gangsched.journal.counted import Counted
 from gangsched.lab.sim.objects import at
 from gangsched.model.events import Event
 from gangsched.plugins import IN_TREE, build_profiles
-from gangsched.web import metrics, reading
-from gangsched.web.measures import Measures
+from gangsched.web.metrics import page as metrics
+from gangsched.web.metrics import reading
+from gangsched.web.metrics.measures import Measures
 from tests.support.scenario import Cluster
 
 

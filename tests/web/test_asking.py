@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from gangsched.certificates import Pair
-from gangsched.cli import main
+from gangsched.command.cli import main
 from tests.web.test_access import Server as ApiServer
 from tests.web.test_server import Client, serving
 

@@ -15,7 +15,7 @@ from gangsched.web.board.cells import FIRST_GROUP, FREE, Cells, NodeCells
 from gangsched.web.board.feed import MAX_BUFFERED, MAX_VIEWERS, QUEUE_TICKS, ROWS_AT_ONCE, Feed, Viewer
 from gangsched.web.board.history import MAX_SAMPLES, PERIOD_S, History
 from gangsched.web.board.sessions import LIFETIME_S, MAX_SESSIONS, Sessions
-from gangsched.web.queue import Queue
+from gangsched.web.pages.queue import Queue
 from tests.support.scenario import Cluster, cluster, gang
 
 GPU = "nvidia.com/gpu"

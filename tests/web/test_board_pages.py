@@ -12,14 +12,14 @@ import aiohttp
 import pytest
 
 from gangsched.certificates import Pair
-from gangsched.flags import add_web_flags, web_settings
+from gangsched.process.flags import add_web_flags, web_settings
 from gangsched.web.board.feed import Feed
 from gangsched.web.board.history import History
 from gangsched.web.board.pages import Board
 from gangsched.web.board.whatif import WhatIf
-from gangsched.web.explanations import Explanations
-from gangsched.web.queue import Queue
-from gangsched.web.stories import Stories
+from gangsched.web.pages.explanations import Explanations
+from gangsched.web.pages.queue import Queue
+from gangsched.web.pages.stories import Stories
 from gangsched.whatif.cluster import Classes
 from tests.support.processes import PATIENCE_S
 from tests.support.scenario import Cluster, cluster, gang

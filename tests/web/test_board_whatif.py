@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from gangsched.certificates import Pair
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.config import Settings
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError

@@ -11,13 +11,14 @@ import msgspec
 import pytest
 
 from gangsched.certificates import Pair
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.config import TracingSettings
 from gangsched.errors import ApiError
 from gangsched.lab.sim.objects import make_pod
-from gangsched.web import explain_command, explain_snapshot
-from gangsched.web.explanations import Explanations, Page
-from gangsched.web.stories import Stories
+from gangsched.web.commands import explain as explain_command
+from gangsched.web.commands import explain_snapshot
+from gangsched.web.pages.explanations import Explanations, Page
+from gangsched.web.pages.stories import Stories
 from tests.support.scenario import Cluster, cluster, gang
 from tests.web.test_access import Server as ApiServer
 from tests.web.test_server import serving

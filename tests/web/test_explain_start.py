@@ -12,17 +12,17 @@ import msgspec
 import pytest
 
 from gangsched.certificates import Pair
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
-from gangsched.core.explain import explain
+from gangsched.core.explaining.explain import explain
 from gangsched.core.types.group import GroupState
 from gangsched.lab.sim.objects import make_pod
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.web.answers import QueuePage
-from gangsched.web.explanations import Explanations
-from gangsched.web.gang_start import start_of
-from gangsched.web.queue import Queue
+from gangsched.web.commands.gang_start import start_of
+from gangsched.web.pages.answers import QueuePage
+from gangsched.web.pages.explanations import Explanations
+from gangsched.web.pages.queue import Queue
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 from tests.web.test_server import serving
 

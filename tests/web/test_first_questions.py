@@ -11,18 +11,18 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from gangsched.core.explain import explain
+from gangsched.core.explaining.explain import explain
 from gangsched.lab.sim.objects import at, make_node
 from gangsched.model import events as ev
 from gangsched.model.objects import OwnerReference, Pod
 from gangsched.model.owners import READ_KINDS, Owner
-from gangsched.web.command import print_story
-from gangsched.web.explain_command import print_page
-from gangsched.web.explanations import Page
-from gangsched.web.gang_start import start_of
-from gangsched.web.gangs_command import gangs_of
-from gangsched.web.queue import Queue
-from gangsched.web.stories import story_of
+from gangsched.web.commands.explain import print_page
+from gangsched.web.commands.gang_start import start_of
+from gangsched.web.commands.gangs import gangs_of
+from gangsched.web.commands.story import print_story
+from gangsched.web.pages.explanations import Page
+from gangsched.web.pages.queue import Queue
+from gangsched.web.pages.stories import story_of
 from tests.support.scenario import Cluster, cluster, gang
 
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from rich.console import Console
 
 from gangsched.lab.sim.objects import at, make_pod
-from gangsched.web.gangs_command import gangs_of, print_gangs
+from gangsched.web.commands.gangs import gangs_of, print_gangs
 from tests.support.scenario import cluster, gang
 
 

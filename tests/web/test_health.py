@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from gangsched.loop import Inbox
-from gangsched.web import checks
-from gangsched.web.health import Check, Health
-from gangsched.web.measures import Measures
-from gangsched.web.service import Pulse
+from gangsched.process.loop import Inbox
+from gangsched.web.metrics.measures import Measures
+from gangsched.web.serving import checks
+from gangsched.web.serving.health import Check, Health
+from gangsched.web.serving.service import Pulse
 
 
 @dataclass
@@ -135,11 +135,11 @@ def test_an_inbox_that_stays_full_fails(monkeypatch: Any) -> None:
     inbox: Any = SimpleNamespace(is_full=True)
     pulse = Pulse(Measures(), inbox)
     check = checks.inbox_check(pulse.full_for_s)
-    monkeypatch.setattr("gangsched.web.service.time.monotonic", lambda: 115.0)
+    monkeypatch.setattr("gangsched.web.serving.service.time.monotonic", lambda: 115.0)
     pulse.beat(110.0, 110.0)
     assert not problem(check)
     pulse.beat(100.0, 100.0)
-    monkeypatch.setattr("gangsched.web.service.time.monotonic", lambda: 130.0)
+    monkeypatch.setattr("gangsched.web.serving.service.time.monotonic", lambda: 130.0)
     assert problem(check) == "full for 20 s"
     inbox.is_full = False
     pulse.beat(130.0, 130.0)

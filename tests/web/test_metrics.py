@@ -11,11 +11,11 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.lab.sim.objects import make_node, make_pod
-from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, parse_inventory
+from gangsched.model.devices.annotations import ALLOCATED_KEY, INVENTORY_KEY, parse_inventory
 from gangsched.model.events import StartsEstimated
 from gangsched.model.objects import Node
-from gangsched.web.measures import Distribution, exponential
-from gangsched.web.metrics import OPENMETRICS, format_for
+from gangsched.web.metrics.measures import Distribution, exponential
+from gangsched.web.metrics.page import OPENMETRICS, format_for
 from tests.support.scenario import gang, with_annotations
 from tests.web.measured import MeasuredCluster
 

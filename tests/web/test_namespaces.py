@@ -10,13 +10,13 @@ from pathlib import Path
 import anyio
 import pytest
 
-from gangsched import namespaces
 from gangsched.certificates import Pair
-from gangsched.cli import main
+from gangsched.command import namespaces
+from gangsched.command.cli import main
 from gangsched.errors import ConfigError
 from gangsched.lab.sim.objects import make_pod
-from gangsched.web.explanations import Explanations
-from gangsched.web.queue import Queue
+from gangsched.web.pages.explanations import Explanations
+from gangsched.web.pages.queue import Queue
 from tests.support.scenario import cluster, gang
 from tests.web.test_server import serving
 

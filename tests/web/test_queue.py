@@ -14,22 +14,22 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from gangsched import forecasting
 from gangsched.certificates import Pair
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.estimates import in_steps
-from gangsched.core.explain import explain
+from gangsched.core.explaining.explain import explain
 from gangsched.lab.sim.objects import OURS, at, make_pod
 from gangsched.model.owners import ORDERED
 from gangsched.model.pod_group import COSCHEDULING_LABEL, MIN_MEMBERS_KEY
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.web.answers import QueuePage, QueueRow
-from gangsched.web.explain_command import print_page
-from gangsched.web.explanations import Page
-from gangsched.web.queue import Queue
-from gangsched.web.queue_command import duration, print_queue, print_starts
+from gangsched.process import forecasting
+from gangsched.web.commands.explain import print_page
+from gangsched.web.commands.queue import duration, print_queue, print_starts
+from gangsched.web.pages.answers import QueuePage, QueueRow
+from gangsched.web.pages.explanations import Page
+from gangsched.web.pages.queue import Queue
 from tests import controllers as made
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 from tests.web.test_server import serving

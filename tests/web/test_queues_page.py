@@ -9,11 +9,11 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from gangsched.web.answers import QueueShare, QueuesPage
-from gangsched.web.queue import Queue
-from gangsched.web.queues_command import print_queues
-from gangsched.web.queues_families import queues_families
-from gangsched.web.queues_page import queues_page
+from gangsched.web.commands.queues import print_queues
+from gangsched.web.metrics.queues_families import queues_families
+from gangsched.web.pages.answers import QueueShare, QueuesPage
+from gangsched.web.pages.queue import Queue
+from gangsched.web.pages.queues import queues_page
 from tests.core.queued import GPU, pods, queued
 
 TREE = """

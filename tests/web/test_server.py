@@ -26,23 +26,23 @@ from gangsched.lab.sim.making import make_scheduler
 from gangsched.model.events import Event
 from gangsched.web.access import Access
 from gangsched.web.board.pages import Board
-from gangsched.web.explanations import Explanations
-from gangsched.web.health import Check, Health
 from gangsched.web.listening import WebSettings, listen, port_of
-from gangsched.web.measures import Measures
-from gangsched.web.queue import Queue
-from gangsched.web.reservations import Reservations
-from gangsched.web.server import Server
-from gangsched.web.stories import Stories
+from gangsched.web.metrics.measures import Measures
+from gangsched.web.pages.explanations import Explanations
+from gangsched.web.pages.queue import Queue
+from gangsched.web.pages.reservations import Reservations
+from gangsched.web.pages.stories import Stories
+from gangsched.web.pages.waiting import Waiting
+from gangsched.web.serving.health import Check, Health
+from gangsched.web.serving.server import Server
 from gangsched.web.top.page import Top
-from gangsched.web.waiting import Waiting
 from tests.web.test_access import Server as ApiServer
 
 
 async def test_of_too_many_connections_the_oldest_are_closed(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gangsched.web.server.Accepting", partial(Accepting, max_connections=8))
+    monkeypatch.setattr("gangsched.web.serving.server.Accepting", partial(Accepting, max_connections=8))
     trust = ssl.create_default_context(cadata=pair.certificate.decode())
     async with serving(pair) as client:
         silent = [await asyncio.open_connection("127.0.0.1", client.port, ssl=trust) for _ in range(20)]
@@ -59,7 +59,7 @@ async def test_of_too_many_connections_the_oldest_are_closed(
 async def test_of_too_many_that_never_greet_the_oldest_are_closed(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gangsched.web.server.Accepting", partial(Accepting, max_handshakes=4))
+    monkeypatch.setattr("gangsched.web.serving.server.Accepting", partial(Accepting, max_handshakes=4))
     async with serving(pair) as client:
         # Faster than each can be closed.
         silent = [socket.create_connection(("127.0.0.1", client.port)) for _ in range(100)]

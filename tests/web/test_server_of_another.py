@@ -16,14 +16,14 @@ import pytest
 from msgspec import inspect
 from rich.console import Console
 
-from gangsched.cli import main
-from gangsched.web.answers import QueuePage, QueuesPage, TopPage
-from gangsched.web.command import print_story
-from gangsched.web.explain_command import print_page
-from gangsched.web.explanations import Page
-from gangsched.web.queue_command import print_queue, print_starts
-from gangsched.web.queues_command import print_queues
-from gangsched.web.stories import Story
+from gangsched.command.cli import main
+from gangsched.web.commands.explain import print_page
+from gangsched.web.commands.queue import print_queue, print_starts
+from gangsched.web.commands.queues import print_queues
+from gangsched.web.commands.story import print_story
+from gangsched.web.pages.answers import QueuePage, QueuesPage, TopPage
+from gangsched.web.pages.explanations import Page
+from gangsched.web.pages.stories import Story
 from gangsched.whatif.answer import Answer
 from gangsched.whatif.command import print_answer
 

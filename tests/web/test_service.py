@@ -13,10 +13,10 @@ import pytest
 
 from gangsched.certificates import Pair, self_signed
 from gangsched.errors import ConfigError
-from gangsched.web import service
 from gangsched.web.listening import WebSettings
-from gangsched.web.measures import Measures
-from gangsched.web.service import Web
+from gangsched.web.metrics.measures import Measures
+from gangsched.web.serving import service
+from gangsched.web.serving.service import Web
 from tests.kube.scripted import within
 
 # Nothing of a scheduler is looked at by these tests.

@@ -14,11 +14,11 @@ import anyio
 import pytest
 
 from gangsched.certificates import Pair
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.errors import ApiError, ConfigError
 from gangsched.lab.sim.objects import make_pod
-from gangsched.web import command
-from gangsched.web.stories import Stories
+from gangsched.web.commands import story as command
+from gangsched.web.pages.stories import Stories
 from tests.core.queued import queued
 from tests.support.scenario import Cluster, cluster, gang
 from tests.web.test_server import serving

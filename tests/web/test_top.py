@@ -13,11 +13,11 @@ import pytest
 from rich.cells import cell_len
 
 from gangsched.certificates import Pair
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.core.types.group import Group
-from gangsched.web.answers import DeviceCounts, QueuePage, QueueRow, Times, TopPage
-from gangsched.web.measures import Measures
-from gangsched.web.queue import Queue
+from gangsched.web.metrics.measures import Measures
+from gangsched.web.pages.answers import DeviceCounts, QueuePage, QueueRow, Times, TopPage
+from gangsched.web.pages.queue import Queue
 from gangsched.web.top.page import Top
 from gangsched.web.top.rates import KINDS, Looks, percentiles
 from gangsched.web.top.screen import MIN_HEIGHT, MIN_WIDTH, SORTS, View, ansi, draw, ordered, text

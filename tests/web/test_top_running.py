@@ -26,7 +26,7 @@ import yaml
 from gangsched.lab.controlplane.daemon import free_ports
 from tests.support.processes import PATIENCE_S, until
 
-_COMMAND = (sys.executable, "-m", "gangsched.cli")
+_COMMAND = (sys.executable, "-m", "gangsched.command.cli")
 _DOCUMENT = """
 apiVersion: v1
 kind: Pod

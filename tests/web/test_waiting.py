@@ -8,9 +8,9 @@ import pytest
 
 from gangsched.certificates import Pair
 from gangsched.model.events import Event, GroupRejected
-from gangsched.model.printable import clean
+from gangsched.model.text.printable import clean
 from gangsched.plugin import Status
-from gangsched.web.waiting import Waiting
+from gangsched.web.pages.waiting import Waiting
 from tests.core.plugins import Permitter, with_plugins
 from tests.core.test_permit import together
 from tests.support.scenario import Cluster, gang

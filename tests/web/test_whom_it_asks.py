@@ -11,13 +11,13 @@ import anyio
 import pytest
 
 from gangsched.certificates import Pair
-from gangsched.cli import main
+from gangsched.command.cli import main
+from gangsched.kube.access.credentials import load_credentials
 from gangsched.kube.client import ApiClient
-from gangsched.kube.credentials import load_credentials
 from gangsched.lab.apiserver.app import EmbeddedCluster, write_kubeconfig
-from gangsched.web import asking
+from gangsched.web.commands import asking
 from gangsched.web.leader import cluster_uid
-from gangsched.web.queue import Queue
+from gangsched.web.pages.queue import Queue
 from tests.support.scenario import cluster, gang
 from tests.web.test_server import serving
 

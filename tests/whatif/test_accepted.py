@@ -10,7 +10,7 @@ import anyio
 import pytest
 import yaml
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.lab.apiserver.app import EmbeddedCluster, write_kubeconfig
 from tests.whatif.test_manifests import GPU, SPEC, TEMPLATE, job, read
 

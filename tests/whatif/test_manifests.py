@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import yaml
 
-from gangsched.cli import main
+from gangsched.command.cli import main
 from gangsched.config import Settings
 from gangsched.errors import ConfigError
 from gangsched.lab.sim.making import make_scheduler
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
-from gangsched.model.quantity import to_int
+from gangsched.model.text.quantity import to_int
 from gangsched.whatif.cluster import Cluster, read_class
 from gangsched.whatif.files import read_documents, text_of, texts_of
 from gangsched.whatif.manifests import Manifests, kinds_of, read_manifests

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from gangsched.command.snapshot import Snapshot
 from gangsched.config import Settings
 from gangsched.errors import ConfigError
 from gangsched.lab.sim.making import make_scheduler
 from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import events as ev
 from gangsched.model.objects import OwnerReference, Pod
-from gangsched.snapshot import Snapshot
 from gangsched.whatif.answer import Answer
 from gangsched.whatif.manifests import Manifests
 from gangsched.whatif.question import Question, check, examine

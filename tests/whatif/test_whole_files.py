@@ -13,7 +13,7 @@ from gangsched.errors import ApiError, ConfigError
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
 from gangsched.model.owners import DEFAULT_INFERRED
-from gangsched.model.quantity import to_int
+from gangsched.model.text.quantity import to_int
 from gangsched.whatif.answer import Answer
 from gangsched.whatif.cluster import Cluster, UnknownClasses, read_class, runtime
 from gangsched.whatif.files import read_documents

@@ -6,8 +6,8 @@ puts this into the log and an Event.
 from __future__ import annotations
 
 from gangsched.agent.probes.probe_settings import LoadDocument
-from gangsched.model.evenness import terms_without_data
-from gangsched.model.load import NodeLoad, Term
+from gangsched.model.stated.evenness import terms_without_data
+from gangsched.model.stated.load import NodeLoad, Term
 
 
 def gaps(load: NodeLoad, settings: LoadDocument, *, nics: str, probe_failed: str) -> list[str]:

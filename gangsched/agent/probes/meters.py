@@ -12,8 +12,8 @@ from typing import NamedTuple
 from gangsched.agent.probes.counters import Window, growth
 from gangsched.agent.probes.machine import MachineSample
 from gangsched.agent.probes.nics import Nic, counted
-from gangsched.model.bandwidth import MAX_BANDWIDTH, RemainingBandwidth
-from gangsched.model.load import NodeLoad, Performance, Utilisation
+from gangsched.model.stated.bandwidth import MAX_BANDWIDTH, RemainingBandwidth
+from gangsched.model.stated.load import NodeLoad, Performance, Utilisation
 
 # A rate above this multiple of the link's speed cannot be real.
 _TOO_FAST = 2.0

@@ -12,7 +12,7 @@ from pathlib import PurePath
 import msgspec
 
 from gangsched.errors import ConfigError
-from gangsched.model.bandwidth import MAX_BANDWIDTH, MEGABYTE
+from gangsched.model.stated.bandwidth import MAX_BANDWIDTH, MEGABYTE
 
 _MAX_SECONDS = 3600.0
 _MAX_WINDOWS = 8

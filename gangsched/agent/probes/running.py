@@ -25,8 +25,8 @@ from gangsched.agent.probes.nics import Nic, read_nics
 from gangsched.agent.probes.probe_settings import ProbeSettings
 from gangsched.errors import ApiError
 from gangsched.kube.transport.backoff import Backoff
-from gangsched.model.bandwidth import MEGABYTE, REMAINING_KEY, mbps, remaining_annotation
-from gangsched.model.load import LOAD_KEY, NodeLoad, load_annotation
+from gangsched.model.stated.bandwidth import MEGABYTE, REMAINING_KEY, mbps, remaining_annotation
+from gangsched.model.stated.load import LOAD_KEY, NodeLoad, load_annotation
 
 _log = structlog.get_logger(__name__)
 

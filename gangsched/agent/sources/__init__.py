@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from gangsched.agent.reports import Report, Silence
+from gangsched.agent.report.reports import Report, Silence
 
 
 class Source(Protocol):

@@ -10,10 +10,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gangsched.agent.reports import Place, Report, Silence
+from gangsched.agent.report.reports import Place, Report, Silence
 from gangsched.agent.sources.device_file import MAX_FILE_BYTES, parse_device_file
 from gangsched.errors import ConfigError
-from gangsched.model.printable import several
+from gangsched.model.text.printable import several
 
 MAX_FILES = 256
 

@@ -26,10 +26,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from gangsched.agent.inventory import HEALTHY, UNHEALTHY
-from gangsched.agent.reports import Place, Report, Silence
+from gangsched.agent.report.inventory import HEALTHY, UNHEALTHY
+from gangsched.agent.report.reports import Place, Report, Silence
 from gangsched.agent.sources.nvml_links import links_between, pci_address
-from gangsched.model.devices import Device
+from gangsched.model.devices.annotations import Device
 
 RECOVERY_S = 30.0
 APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})

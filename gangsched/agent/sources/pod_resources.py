@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 
-from gangsched.agent.kubelet import Kubelet, KubeletError
 from gangsched.agent.kubelet_api import podresources_pb2
-from gangsched.agent.plugin_settings import KubeletDocument
-from gangsched.agent.reports import Place, Report, Silence
+from gangsched.agent.plugins.kubelet import Kubelet, KubeletError
+from gangsched.agent.plugins.settings import KubeletDocument
+from gangsched.agent.report.reports import Place, Report, Silence
 from gangsched.agent.sources.device_file import check_id
-from gangsched.model.devices import Device
+from gangsched.model.devices.annotations import Device
 
 
 class PodResourcesSource:

@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from gangsched.agent.inventory import HEALTHY, UNHEALTHY
-from gangsched.agent.reports import Place, Report
+from gangsched.agent.report.inventory import HEALTHY, UNHEALTHY
+from gangsched.agent.report.reports import Place, Report
 from gangsched.agent.sources.device_file import check_id
 from gangsched.errors import ParseError
-from gangsched.model import bounded
-from gangsched.model.devices import Device
-from gangsched.model.printable import several
+from gangsched.model.devices.annotations import Device
+from gangsched.model.text import bounded
+from gangsched.model.text.printable import several
 
 HAMI_KEY = "hami.io/node-nvidia-register"
 VOLCANO_KEY = "volcano.sh/node-vgpu-register"

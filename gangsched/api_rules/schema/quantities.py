@@ -1,7 +1,7 @@
 """Quantities and times as the server writes them back: `0.5` is `500m`, `1024Mi` is `1Gi`.
 
 Lives here: the canonical texts, and the errors for invalid ones. Not here: quantities as numbers
-(model/quantity.py). Called by decode.py. Source: k8s.io/apimachinery pkg/api/resource/quantity.go and
+(model/text/quantity.py). Called by decode.py. Source: k8s.io/apimachinery pkg/api/resource/quantity.go and
 pkg/apis/meta/v1/time.go; the wording of Go's time.Parse.
 """
 

@@ -20,8 +20,8 @@ from collections.abc import Iterator, Sequence
 
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import ON_ITS_WAY, BindState, Group, MemberState, PodInfo
-from gangsched.core.types.pod_template import PodTemplate
-from gangsched.model.printable import marked
+from gangsched.core.types.templates.pod_template import PodTemplate
+from gangsched.model.text.printable import marked
 
 
 class AdmissionConflicts:

@@ -11,13 +11,13 @@ from itertools import count
 
 from msgspec.structs import replace
 
-from gangsched.core.state.bind_table import BindCause, move_binds
 from gangsched.core.state.pending_hooks import BIND
 from gangsched.core.state.state import SharedState
+from gangsched.core.state.tables.binds import BindCause, move_binds
 from gangsched.core.types.group import LEAVING, Group, GroupState, MemberState, PodInfo
 from gangsched.core.why import Why
-from gangsched.model.device_labels import allocation_labels, allocation_text
-from gangsched.model.devices import ALLOCATED_KEY, allocation_annotations, is_device_key
+from gangsched.model.devices.annotations import ALLOCATED_KEY, allocation_annotations, is_device_key
+from gangsched.model.devices.labels import allocation_labels, allocation_text
 from gangsched.model.effects import BindPod, CancelBinds
 from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY, START_KEY, STARTED_IN_KEY
 
@@ -142,7 +142,7 @@ def _binding(info: PodInfo, group: Group, key: str, of_gang: Mapping[str, str]) 
 
 
 def _labelled(binding: BindPod, info: PodInfo) -> BindPod:
-    """Returns the same bind with the devices as labels; plugins.devices has ensured that they fit.
+    """Returns the same bind with the devices as labels; plugins.resources.devices has ensured that they fit.
 
     If the pod was created with the annotation, that takes precedence, so it is overwritten instead.
     """

@@ -21,11 +21,11 @@ from gangsched.core.binding.staggered_bind import StaggeredBind
 from gangsched.core.binding.start_records import StartRecords
 from gangsched.core.framework.interface import Code
 from gangsched.core.framework.plugin_calls import PluginError
-from gangsched.core.state.bind_table import BindCause, move_bind, move_binds
 from gangsched.core.state.pending_hooks import BIND, HookCall
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
-from gangsched.core.state.transitions import Cause
+from gangsched.core.state.tables.binds import BindCause, move_bind, move_binds
+from gangsched.core.state.tables.groups import Cause
 from gangsched.core.types.group import (
     ASSUMED,
     BOUND,
@@ -47,7 +47,11 @@ from gangsched.model.events import (
     PodRead,
     PodUnread,
 )
-from gangsched.model.server_refusals import says_keys_are_reserved, says_namespace_goes, says_right_is_missing
+from gangsched.model.text.server_refusals import (
+    says_keys_are_reserved,
+    says_namespace_goes,
+    says_right_is_missing,
+)
 
 _FIRST_RETRY_S = 0.1
 _LONGEST_RETRY_S = 5.0

@@ -9,8 +9,8 @@ free at once. Called by core.binding.binder; core.binding.bind_sender writes the
 
 from __future__ import annotations
 
-from gangsched.core.state.bind_table import BindCause, move_bind
 from gangsched.core.state.state import SharedState
+from gangsched.core.state.tables.binds import BindCause, move_bind
 from gangsched.core.types.group import ASSUMED, LEAVING, BindState, MemberState, PodInfo
 from gangsched.core.why import Why
 from gangsched.model.effects import BumpPod, CancelBinds

@@ -3,7 +3,8 @@
 A gang bound in part has a state of its own: completed first in line, or unwound by policy, within `settle_s`.
 Unwinding and eviction ask again for as long as the pods are there, ever more rarely (core.state.evictions).
 Called by core.groups.reconciler, core.groups.walltime_evictions, core.device_audit.device_health,
-core.overdue, core.answers and core.reconfigure; core.binding.binder takes the answers to binds.
+core.turns.overdue, core.turns.answers and core.turns.reconfigure; core.binding.binder takes the answers to
+binds.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from gangsched.core.binding.staggered_bind import StaggeredBind
 from gangsched.core.binding.start_records import BOUND_IN_PART, EVICTED, StartRecords, all_landed
 from gangsched.core.state.evictions import FIRST_PAUSE_S
 from gangsched.core.state.reporter import Reporter
-from gangsched.core.state.start_table import StartCause, move_start
 from gangsched.core.state.state import SharedState
-from gangsched.core.state.transitions import Cause
+from gangsched.core.state.tables.groups import Cause
+from gangsched.core.state.tables.starts import StartCause, move_start
 from gangsched.core.types.group import BOUND, Group, GroupState
 from gangsched.core.why import Evicted, EvictedAgain, EvictionRefused, NotBound, StartedInPart, Why
 from gangsched.model.events import EvictionFailed

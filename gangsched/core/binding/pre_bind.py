@@ -22,9 +22,9 @@ from gangsched.core.binding.reservation_checks import reservation_lost
 from gangsched.core.binding.staggered_bind import StaggeredBind
 from gangsched.core.framework.interface import Code
 from gangsched.core.framework.plugin_calls import PluginError
-from gangsched.core.state.bind_table import BindCause, move_binds
 from gangsched.core.state.pending_hooks import PRE_BIND, HookCall
 from gangsched.core.state.state import SharedState
+from gangsched.core.state.tables.binds import BindCause, move_binds
 from gangsched.core.state.timers import DeadlineKind, Deadlines
 from gangsched.core.types.group import NEVER_S, BindState, Group, MemberState, PodInfo
 from gangsched.core.types.needed import templates_of

@@ -1,14 +1,14 @@
 """Whether the cache's state still supports one assumed pod's reservation.
 
-Queries of the cache only; core.groups.reservations, core.groups.attempts and core.binding.pre_bind act on the
-results.
+Queries of the cache only; core.groups.attempts.reservations, core.groups.attempts.attempts and
+core.binding.pre_bind act on the results.
 """
 
 from __future__ import annotations
 
 from gangsched.core.cache.cache import Cache
 from gangsched.core.types.group import PodInfo
-from gangsched.core.types.pod_template import device_demands_of
+from gangsched.core.types.templates.pod_template import device_demands_of
 from gangsched.core.why import (
     DeviceGone,
     DeviceTaken,

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from gangsched.core.binding.admission_conflicts import AdmissionConflicts
 from gangsched.core.binding.bind_sender import BindSender
 from gangsched.core.binding.reservation_checks import reservation_lost
-from gangsched.core.state.bind_table import BindCause, move_bind
 from gangsched.core.state.state import SharedState
+from gangsched.core.state.tables.binds import BindCause, move_bind
 from gangsched.core.state.timers import DeadlineKind, Deadlines
 from gangsched.core.types.group import BindState, Group, MemberState, PodInfo
 from gangsched.core.why import Why

@@ -20,15 +20,15 @@ from typing import Annotated
 
 import msgspec
 
+from gangsched.core.state.line.requeue_order import name_of
 from gangsched.core.state.reporter import is_bound_where
-from gangsched.core.state.requeue_order import name_of
-from gangsched.core.state.start_table import StartCause, move_start
 from gangsched.core.state.state import SharedState
+from gangsched.core.state.tables.starts import StartCause, move_start
 from gangsched.core.types.group import BOUND, DONE, NEVER_S, Group, MemberState, PodInfo
 from gangsched.model.effects import GANG_WHOLE, WritePodCondition
 from gangsched.model.objects import Condition, Pod
 from gangsched.model.pod_group import GANG_KEY, MAX_MEMBERS, START_KEY, PodGroup
-from gangsched.model.printable import clean
+from gangsched.model.text.printable import clean
 
 BOUND_IN_PART, EVICTED, LOST_MEMBERS, WHOLE = "BoundInPart", "Evicted", "LostMembers", "Whole"
 # Members that carry the condition: a few, as losing one node rarely loses them all, and each is a write.

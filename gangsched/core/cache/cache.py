@@ -11,24 +11,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gangsched.core.cache.device_ledger import DeviceLedger
-from gangsched.core.cache.inventories import Inventories
-from gangsched.core.cache.node_table import NodeTable
+from gangsched.core.cache.devices.inventories import Inventories
+from gangsched.core.cache.devices.ledger import DeviceLedger
+from gangsched.core.cache.nodes.resource_columns import ResourceColumns
+from gangsched.core.cache.nodes.table import NodeTable
+from gangsched.core.cache.nodes.usage_trackers import UsageTracker, UsageTrackers
 from gangsched.core.cache.object_store import ObjectStore
-from gangsched.core.cache.pod_index import PodIndex
-from gangsched.core.cache.resource_columns import ResourceColumns
+from gangsched.core.cache.pods.index import PodIndex
 from gangsched.core.cache.template_table import Signers, TemplateTable
 from gangsched.core.cache.trial import ClusterView
-from gangsched.core.cache.usage_trackers import UsageTracker, UsageTrackers
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import NO_ROW, NOTHING, PodInfo
 from gangsched.core.types.placement import Nominated, Placement
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.errors import InvariantError
-from gangsched.model.devices import ids_of
-from gangsched.model.load import ReportedUsage
+from gangsched.model.devices.annotations import ids_of
 from gangsched.model.objects import Node, Pod
 from gangsched.model.resources import ResourceTable, readable_quantities
+from gangsched.model.stated.load import ReportedUsage
 from gangsched.model.walltime import states_walltime
 
 

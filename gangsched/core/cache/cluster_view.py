@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import Protocol, TypeVar
 
-from gangsched.core.cache.device_ledger import DeviceLedger
-from gangsched.core.cache.node_table import NodeTable
+from gangsched.core.cache.devices.ledger import DeviceLedger
+from gangsched.core.cache.nodes.table import NodeTable
 from gangsched.core.cache.object_store import ObjectStore
-from gangsched.core.cache.pod_index import PodIndex
+from gangsched.core.cache.pods.index import PodIndex
 from gangsched.core.cache.view.devices import DeviceQueries
 from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.cache.view.objects import ObjectQueries
 from gangsched.core.cache.view.pods import PodQueries
 from gangsched.core.cache.view.room import RoomQueries
 from gangsched.core.types.group import PodInfo
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 
 
 class Following(Protocol):

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from gangsched.core.types.arrays import IntArray
-from gangsched.core.types.pod_template import PodTemplate
-from gangsched.model.quantity import MAX_VALUE
+from gangsched.core.types.templates.pod_template import PodTemplate
+from gangsched.model.text.quantity import MAX_VALUE
 
 
 class Moves(NamedTuple):

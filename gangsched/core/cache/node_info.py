@@ -1,6 +1,7 @@
 """NodeInfo: one node with its pods, as given to plugins that look at nodes one by one.
 
-Made by core.framework.per_node from a ClusterView, which it reads only on demand: most plugins want a label.
+Made by core.framework.filters.per_node from a ClusterView, which it reads only on demand: most plugins want a
+label.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Recount: rebuilds the counts of one pod, or of one node, after a step that failed halfway.
 
 Nothing is subtracted, since it is unknown what the step added before it failed. A pod is removed from every
-list, and its rows are summed up again from the remaining pods. Called by core.containment and
-core.refused_pods, after a fault of ours; ordinary releases go through core.cache.cache.
+list, and its rows are summed up again from the remaining pods. Called by core.turns.containment and
+core.turns.refused_pods, after a fault of ours; ordinary releases go through core.cache.cache.
 """
 
 from __future__ import annotations

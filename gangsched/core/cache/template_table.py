@@ -1,8 +1,8 @@
 """TemplateTable: finds pods that are the same problem to the scheduler, when each is first seen.
 
 Pods that no plugin can distinguish share one PodTemplate, and with it all that is computed for it. They have
-the same signature (core.types.pod_template), the same values of the labels that some selector looks at, and
-the same metadata as far as plugins sign it. Kept by core.cache.cache.
+the same signature (core.types.templates.pod_template), the same values of the labels that some selector looks
+at, and the same metadata as far as plugins sign it. Kept by core.cache.cache.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Protocol
 
 import msgspec
 
-from gangsched.core.cache.pod_index import PodIndex
-from gangsched.core.types.affinity_terms import keys_named
-from gangsched.core.types.pod_template import PodTemplate, Unsigned, signature
+from gangsched.core.cache.pods.index import PodIndex
+from gangsched.core.types.templates.affinity_terms import keys_named
+from gangsched.core.types.templates.pod_template import PodTemplate, Unsigned, signature
 from gangsched.model.objects import Pod
 from gangsched.model.resources import ResourceTable
 
@@ -27,7 +27,9 @@ _MAX_BYTES = 16 * 2**20
 
 
 class Signer(Protocol):
-    """What one profile's plugins read of metadata; core.framework.signing has the one implementation."""
+    """What one profile's plugins read of metadata; core.framework.filters.signing has the one
+    implementation.
+    """
 
     def sign(self, pod: Pod) -> Hashable:
         """Returns the part of the pod's metadata that plugins read."""

@@ -14,15 +14,15 @@ import numpy as np
 
 from gangsched.core.cache.cluster_view import ClusterView, Following, FollowingT
 from gangsched.core.cache.moves import Moves, moves_of
+from gangsched.core.cache.pods.volume_users import claims_of
 from gangsched.core.cache.trial_devices import FEW, TrialDevices
 from gangsched.core.cache.view.rows import shown
-from gangsched.core.cache.volume_users import claims_of
-from gangsched.core.types.affinity_terms import Carried
 from gangsched.core.types.arrays import BoolArray, IntArray
 from gangsched.core.types.group import NO_ROW, PodInfo
-from gangsched.core.types.pod_template import HostPort, PodTemplate
-from gangsched.model.quantity import saturated
+from gangsched.core.types.templates.affinity_terms import Carried
+from gangsched.core.types.templates.pod_template import HostPort, PodTemplate
 from gangsched.model.selectors import PodTerm
+from gangsched.model.text.quantity import saturated
 
 # Up to this many changes are summed one by one; up to FEW that is faster than copying a column.
 _MANY = 32

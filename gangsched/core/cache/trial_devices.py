@@ -13,8 +13,8 @@ from gangsched.core.cache.view.devices import Wishes
 from gangsched.core.cache.view.rows import shown
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.group import PodInfo
-from gangsched.core.types.pod_template import PodTemplate
-from gangsched.model.devices import DeviceInventory
+from gangsched.core.types.templates.pod_template import PodTemplate
+from gangsched.model.devices.annotations import DeviceInventory
 
 # Summing up to this many changes is faster than copying a column.
 FEW = 8

@@ -1,11 +1,11 @@
 """One scheduling cycle: the members of one group, or of groups that start together, placed all or nothing.
 
-Works on a Trial and returns a Plan or a FitError; core.groups.attempts uses either. Members of one template
-are one problem (core.cycle.placing). When several templates or groups compete for nodes, or when pods must be
-near each other or apart, the placing order matters. A few orders that usually work are tried first; then
-core.cycle.order_search tries others, until one works, none is left, or its budget is used up; the FitError
-tells which. A gang is packed; a lone pod goes to the node with the highest score, and among equal ones to the
-one that `pick` selects: a seeded function can be passed in to use equal nodes evenly.
+Works on a Trial and returns a Plan or a FitError; core.groups.attempts.attempts uses either. Members of one
+template are one problem (core.cycle.placing). When several templates or groups compete for nodes, or when
+pods must be near each other or apart, the placing order matters. A few orders that usually work are tried
+first; then core.cycle.orders.order_search tries others, until one works, none is left, or its budget is used
+up; the FitError tells which. A gang is packed; a lone pod goes to the node with the highest score, and among
+equal ones to the one that `pick` selects: a seeded function can be passed in to use equal nodes evenly.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from msgspec.structs import replace
 from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.cache.view.room import RoomQueries
 from gangsched.core.cycle.device_allocation import n_sets, settle
-from gangsched.core.cycle.domains import topology_of
-from gangsched.core.cycle.order_search import proves_hopeless, search_orders
-from gangsched.core.cycle.orders import kinds_of, orders_of_groups, orders_of_kinds
+from gangsched.core.cycle.domains.domains import topology_of
+from gangsched.core.cycle.domains.topology import place_in_domains
+from gangsched.core.cycle.orders.order_search import proves_hopeless, search_orders
+from gangsched.core.cycle.orders.orders import kinds_of, orders_of_groups, orders_of_kinds
 from gangsched.core.cycle.placing import Placing, pre_filtered
 from gangsched.core.cycle.roles import n_of_role_fit
 from gangsched.core.cycle.shared_room import TemplateMembers, n_at_most, takes_at_most
-from gangsched.core.cycle.topology import place_in_domains
 from gangsched.core.cycle.unit_limits import over_unit_limit, weight_of
 from gangsched.core.framework.interface import CycleState, Status
 from gangsched.core.framework.plan import (
@@ -42,7 +42,7 @@ from gangsched.core.framework.profile import Demand
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.needed import split, templates_of
 from gangsched.core.types.placement import Nominated, Placement
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.core.why import (
     ClusterTooSmall,
     DeviceSetsGivenUp,
@@ -56,8 +56,8 @@ from gangsched.core.why import (
     Why,
     together,
 )
-from gangsched.model.device_constraints import CONSTRAINTS_KEY
-from gangsched.model.required_ids import REQUIRE_IDS_KEY
+from gangsched.model.devices.constraints import CONSTRAINTS_KEY
+from gangsched.model.devices.required_ids import REQUIRE_IDS_KEY
 
 GANG = "GangScheduling"
 
@@ -93,10 +93,10 @@ def run_cycle(
 
     nominated: pods with room reserved on a node that hold nothing yet; those of equal or higher priority take
     their room first (kube-scheduler does the same in RunFilterPluginsWithNominatedPods). search_budget:
-    placements that core.cycle.order_search may try beyond one per member, fewer if a member asks much of
-    other pods and nodes; 0: no search. The reported reason
+    placements that core.cycle.orders.order_search may try beyond one per member, fewer if a member asks much
+    of other pods and nodes; 0: no search. The reported reason
     is that of the first order. Groups that require a rack or another topology domain go to one
-    (core.cycle.topology).
+    (core.cycle.domains.topology).
     """
     if too_much := over_unit_limit([demand.members for demand in demands]):
         return FitError(demands[0].group, too_much, ((GANG, None),))

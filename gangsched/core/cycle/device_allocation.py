@@ -1,9 +1,10 @@
 """Which devices of a node its new members get: Reserve's part on a Trial.
 
 Called by core.cycle.placing when a node is chosen, and by core.cycle.cycle when all members are placed
-(`settle`). plugins.devices counts how many members fit; model.devices chooses the best-linked set, or
-model.device_sets if there are constraints. Members placed earlier may be given other devices so that one with
-constraints finds a set: the Trial knows all their requests, and computes one assignment for all of them.
+(`settle`). plugins.resources.devices counts how many members fit; model.devices.annotations chooses the
+best-linked set, or model.devices.sets if there are constraints. Members placed earlier may be given other
+devices so that one with constraints finds a set: the Trial knows all their requests, and computes one
+assignment for all of them.
 """
 
 from __future__ import annotations
@@ -14,11 +15,15 @@ from gangsched.core.cache.trial import Trial
 from gangsched.core.cache.view.devices import DeviceQueries, Wishes
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.placement import Placement
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.errors import InvariantError
-from gangsched.model.device_constraints import ANY
-from gangsched.model.device_sets import Wish, pack_together, sets_of
-from gangsched.model.devices import DeviceInventory, allocation_annotations, split_among_containers
+from gangsched.model.devices.annotations import (
+    DeviceInventory,
+    allocation_annotations,
+    split_among_containers,
+)
+from gangsched.model.devices.constraints import ANY
+from gangsched.model.devices.sets import Wish, pack_together, sets_of
 
 Allotted = dict[str, dict[str, tuple[str, ...]]]
 """container -> resource -> IDs."""

@@ -2,7 +2,7 @@
 
 A wrong name is no shortage, and counts of reasons hide it: a node is counted under the first reason that
 excludes it, which may be a taint. The work is bounded, and done only for an attempt that failed. Called by
-core.cycle.shortage, core.cycle.domains, core.explain_room and core.explain_cures.
+core.cycle.shortage, core.cycle.domains.domains, core.explaining.room and core.explaining.cures.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from itertools import islice
 
 import numpy as np
 
-from gangsched.config.strict import nearest
+from gangsched.config.reading.strict import nearest
 from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.framework.plan import Shortage
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.core.why import NotDoneYet, Why
 from gangsched.model.objects import SelectorRequirement, Taint, Toleration
-from gangsched.model.printable import shown
+from gangsched.model.text.printable import shown
 from gangsched.model.workloads import DEVICE_CLASS_PREFIX, DEVICE_CLASSES
 
 # Limits: names in a sentence and sentences of a kind; nodes; terms and tolerations.

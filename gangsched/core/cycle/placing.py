@@ -4,7 +4,7 @@ Three ways. Equal members of a gang are packed together when nodes differ only i
 sees pods (affinity to a sibling, spread over racks), they are placed one at a time in the order that packing
 gives, and the Filter runs again after each. If the template prefers to be apart from its siblings, or packing
 is one score among others, members are placed one at a time, each on the node with the highest score; so is a
-lone pod. Called by core.cycle.cycle and core.cycle.order_search.
+lone pod. Called by core.cycle.cycle and core.cycle.orders.order_search.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from functools import partial
 import numpy as np
 
 from gangsched.core.cache.trial import Trial
+from gangsched.core.cycle.choosing.packing import pack
+from gangsched.core.cycle.choosing.weighed import Reserving, WeighedNodes
 from gangsched.core.cycle.device_allocation import listed_requests, reserve_devices
-from gangsched.core.cycle.packing import pack
-from gangsched.core.cycle.weighed import Reserving, WeighedNodes
 from gangsched.core.framework.interface import SUCCESS, BoolArray, CycleState, FloatArray, IntArray, Status
-from gangsched.core.framework.packing_score import PackingScore
 from gangsched.core.framework.profile import Demand
+from gangsched.core.framework.scores.packing_score import PackingScore
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.needed import templates_of
 from gangsched.core.types.placement import Placement
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 
 # Nodes checked at once, at first, for whether they take the member.
 _FIRST_LOOK = 16

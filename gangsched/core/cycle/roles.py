@@ -2,8 +2,8 @@
 
 A gang with roles is placed in two steps: first the minimum of each role, all of which must be placed, and
 then as many other members as fit. It does not matter which members of a role start. Called by
-core.cycle.cycle and core.cycle.order_search; not called if there are no roles. Not here: which members the
-roles' minimums take (core.types.needed).
+core.cycle.cycle and core.cycle.orders.order_search; not called if there are no roles. Not here: which members
+the roles' minimums take (core.types.needed).
 """
 
 from __future__ import annotations

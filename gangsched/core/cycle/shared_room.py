@@ -1,7 +1,8 @@
 """Shared room: at most how many of a group's members each node takes, of all templates together.
 
 A bound that holds for every order of placing: where it is less than needed, no order has to be tried. Called
-by core.cycle.cycle, core.cycle.domains, core.cycle.order_search and core.preemption.victim_trials.
+by core.cycle.cycle, core.cycle.domains.domains, core.cycle.orders.order_search and
+core.preemption.victim_trials.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import msgspec
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
-from gangsched.core.framework.filtering import Filtering
+from gangsched.core.framework.filters.filtering import Filtering
 from gangsched.core.framework.interface import CycleState
 from gangsched.core.framework.profile import Demand
 from gangsched.core.types.arrays import IntArray
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 
 
 class TemplateMembers(msgspec.Struct, frozen=True, gc=False):

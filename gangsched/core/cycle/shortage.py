@@ -3,7 +3,7 @@
 Computed once for an attempt that failed for good, from what the cycle left behind (core.framework.plan's
 Shortage). The work is bounded, so that a rejected gang costs no more on a large cluster than its reasons did.
 A sentence changes only when what it names does: a condition is written again whenever its text changes.
-Called by core.groups.attempts for the condition and by core.explain.
+Called by core.groups.attempts.attempts for the condition and by core.explaining.explain.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gangsched.core.framework.plan import Shortage
 from gangsched.core.types.arrays import NO_LIMIT, BoolArray, IntArray
 from gangsched.core.types.group import NO_ROW, Group, MemberState, PodInfo
 from gangsched.core.why import MAX_NAMED, ReservedBy, TakenByItself, TooFewNodes, UnhealthyDevices, Why
-from gangsched.model.printable import marked
+from gangsched.model.text.printable import marked
 
 # Limits: names in one sentence; groups, members and nodes looked at for it.
 _MAX_GROUPS = 64

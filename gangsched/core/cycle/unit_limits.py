@@ -1,11 +1,11 @@
 """What all pods of one turn may ask together about nodes and other pods.
 
-One pod's lists are bounded where its template is made (core.types.spec_limits). Members of a gang may each
-have lists of their own, as long as one pod's may be, so a gang of a few hundred pods would still take a turn
-of minutes. Above the limits here the unit is refused before anything is computed for its members. Searches,
-which look again and again, have budgets of looks, and a look costs more the more is asked (`weight_of`).
-Called by core.groups.attempts, core.preemption.victim_trials, and by core.cycle.cycle for those who ask on a
-copy.
+One pod's lists are bounded where its template is made (core.types.templates.spec_limits). Members of a gang
+may each have lists of their own, as long as one pod's may be, so a gang of a few hundred pods would still
+take a turn of minutes. Above the limits here the unit is refused before anything is computed for its members.
+Searches, which look again and again, have budgets of looks, and a look costs more the more is asked
+(`weight_of`). Called by core.groups.attempts.attempts, core.preemption.victim_trials, and by core.cycle.cycle
+for those who ask on a copy.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from gangsched.core.types.group import PodInfo
-from gangsched.core.types.pod_template import PodTemplate
-from gangsched.core.types.spec_limits import MAX_UNIT_ENTRIES, MAX_UNIT_REQUIREMENTS, MAX_UNIT_TERMS
+from gangsched.core.types.templates.pod_template import PodTemplate
+from gangsched.core.types.templates.spec_limits import MAX_UNIT_ENTRIES, MAX_UNIT_REQUIREMENTS, MAX_UNIT_TERMS
 from gangsched.core.why import AsksTooMuch, Why
 
 

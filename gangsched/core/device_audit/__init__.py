@@ -1,5 +1,5 @@
 """Devices of pods by our records, annotations and kubelet's report; their differences, and failing devices.
 
-Called by core.cluster_objects and core.groups.membership with events of nodes and pods, and by
-core.scheduler at the end of a turn. Not here: the ledger itself (core.cache.device_ledger).
+Called by core.turns.cluster_objects and core.groups.members.membership with events of nodes and pods, and by
+core.scheduler at the end of a turn. Not here: the ledger itself (core.cache.devices.ledger).
 """

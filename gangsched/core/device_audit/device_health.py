@@ -21,13 +21,13 @@ import msgspec
 from gangsched.config.devices import OnFailure
 from gangsched.core.binding.binder import Binder
 from gangsched.core.binding.reservation_checks import reservation_broken
+from gangsched.core.state.line.requeue_order import name_of
 from gangsched.core.state.reporter import Reporter
-from gangsched.core.state.requeue_order import name_of
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.timers import DeadlineKind, Deadlines
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, PodInfo
 from gangsched.core.why import DeviceFailed, Why
-from gangsched.model.device_labels import inventory_text
+from gangsched.model.devices.labels import inventory_text
 from gangsched.model.events import EvictionFailed
 from gangsched.model.objects import Node
 from gangsched.model.pod_group import ON_DEVICE_FAILURE_KEY
@@ -64,7 +64,9 @@ class _Failure(msgspec.Struct):
 
 
 class Releases(Protocol):
-    """What makes a waiting group release what it holds; core.groups.commits has the one implementation."""
+    """What makes a waiting group release what it holds; core.groups.attempts.commits has the one
+    implementation.
+    """
 
     def give_back(self, group: Group, why: Why) -> None:
         """Releases the reservations of the group and its waiting siblings; they back off."""

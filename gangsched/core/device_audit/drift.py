@@ -1,15 +1,16 @@
 """DriftAudit: compares the devices of pods in our records, in their annotations, and by kubelet.
 
-Three sources. Our records (the pod's allocation, counted in core.cache.device_ledger) are what we sent with
+Three sources. Our records (the pod's allocation, counted in core.cache.devices.ledger) are what we sent with
 its Binding. The pod's annotations should agree; later edits are overwritten with what was bound. The report
-on the Node (model.device_report) is what kubelet really gave, for resources that its device plugin hands out.
-It takes precedence: our records follow it at once, for all pods of the node in one step (two that kubelet
-swapped are swapped here too), and then the annotations are corrected.
+on the Node (model.devices.report) is what kubelet really gave, for resources that its device plugin hands
+out. It takes precedence: our records follow it at once, for all pods of the node in one step (two that
+kubelet swapped are swapped here too), and then the annotations are corrected.
 
 Drift is counted while it lasts, reported once in an event on its pod, and repaired if the settings let us
 patch pods. A device set that kubelet's choice made unusable for its pod (violating its constraints, or given
 to another pod) cannot be repaired here: it is reported, and by policy only that pod is evicted. Called by
-core.groups.membership and core.cluster_objects with events of pods and nodes; acts at the end of a turn.
+core.groups.members.membership and core.turns.cluster_objects with events of pods and nodes; acts at the end
+of a turn.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ from gangsched.core.why import (
     Why,
 )
 from gangsched.errors import ParseError
-from gangsched.model.device_labels import allocated_labels, allocation_labels, allocation_of, allocation_text
-from gangsched.model.device_report import DEVICE_REPORT_KEY, DeviceReport, parse_report
-from gangsched.model.device_sets import sets_of
-from gangsched.model.devices import ALLOCATED_KEY, is_device_key
+from gangsched.model.devices.annotations import ALLOCATED_KEY, is_device_key
+from gangsched.model.devices.labels import allocated_labels, allocation_labels, allocation_of, allocation_text
+from gangsched.model.devices.report import DEVICE_REPORT_KEY, DeviceReport, parse_report
+from gangsched.model.devices.sets import sets_of
 from gangsched.model.events import PodPatched, PodPatchFailed
 from gangsched.model.objects import Node, Pod
 

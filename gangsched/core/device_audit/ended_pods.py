@@ -1,7 +1,7 @@
 """EndedPods: pods that got other devices than planned, and ended before their annotations were corrected.
 
 These pods no longer hold anything, so our records stay; only their annotations are corrected, from the report
-of the node's agent (model.device_report, `ended`), which lists them until that is done. Called by
+of the node's agent (model.devices.report, `ended`), which lists them until that is done. Called by
 core.device_audit.drift.
 """
 
@@ -22,8 +22,8 @@ from gangsched.core.state.state import SharedState
 from gangsched.core.state.timers import DeadlineKind, Deadlines
 from gangsched.core.types.group import NEVER_S, PodInfo
 from gangsched.core.types.states import ENDED
-from gangsched.model.device_labels import allocation_of
-from gangsched.model.device_report import DeviceReport
+from gangsched.model.devices.labels import allocation_of
+from gangsched.model.devices.report import DeviceReport
 
 _RETRY_S = 1.0
 _LONGEST_RETRY_S = 30.0

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from gangsched.core.cache.cache import Cache
 from gangsched.core.types.group import BOUND, NO_ROW, PodInfo
-from gangsched.model.device_report import DeviceReport
-from gangsched.model.devices import ids_of
+from gangsched.model.devices.annotations import ids_of
+from gangsched.model.devices.report import DeviceReport
 
 Allocation = Mapping[str, Mapping[str, tuple[str, ...]]]
 

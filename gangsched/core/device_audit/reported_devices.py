@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gangsched.core.types.group import PodInfo
-from gangsched.model.device_labels import allocated_labels, allocation_labels, fits_labels
-from gangsched.model.devices import allocation_annotations, is_device_key
+from gangsched.model.devices.annotations import allocation_annotations, is_device_key
+from gangsched.model.devices.labels import allocated_labels, allocation_labels, fits_labels
 from gangsched.model.effects import PatchPod
 from gangsched.model.objects import Pod
 

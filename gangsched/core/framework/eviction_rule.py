@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from gangsched.core.cache.namespace_usage import QueueView
+from gangsched.core.cache.queues.namespace_usage import QueueView
 from gangsched.core.framework.plugin_calls import CallPlugin
-from gangsched.core.framework.queueing_points import AdmitPlugin
+from gangsched.core.framework.points.queueing import AdmitPlugin
 from gangsched.core.framework.supports import serves
 from gangsched.core.types.group import Group, PodInfo
 
@@ -56,7 +56,7 @@ class TakesSomeLast(Protocol):
 
 @runtime_checkable
 class EvictionRulePlugin(Protocol):
-    """An Admit plugin (core.framework.queueing_points) that decides which pods a unit may have evicted."""
+    """An Admit plugin (core.framework.points.queueing) that decides which pods a unit may have evicted."""
 
     name: str
 

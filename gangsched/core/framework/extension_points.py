@@ -25,7 +25,7 @@ from gangsched.core.framework.interface import (
     ReservePlugin,
     ScorePlugin,
 )
-from gangsched.core.framework.queueing_points import AdmitPlugin
+from gangsched.core.framework.points.queueing import AdmitPlugin
 
 
 class ExtensionPoints(msgspec.Struct, kw_only=True):

@@ -1,5 +1,5 @@
-"""Every extension point up to Score, in order; those after it are in binding_points, the queue's in
-queueing_points, and what a plugin may have beside their methods in supports.
+"""Every extension point up to Score, in order; those after it are in core.framework.points.binding, the
+queue's in core.framework.points.queueing, and what a plugin may have beside their methods in supports.
 
 The core and the plugins in gangsched.plugins import all of it from here. The page for authors of plugins,
 with the table of all points, is gangsched.plugin.
@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.cache.node_info import NodeInfo
+from gangsched.core.cache.queues.namespace_usage import QueueView
 from gangsched.core.cache.trial import ClusterView, Trial
-from gangsched.core.framework.binding_points import (
+from gangsched.core.framework.filled_node import FilledNode
+from gangsched.core.framework.plan import DemandOn, DryRun, FitError, PostFilterResult
+from gangsched.core.framework.points.binding import (
     BindPlugin,
     InheritingPlugin,
     PermitPlugin,
@@ -23,9 +25,7 @@ from gangsched.core.framework.binding_points import (
     PreBindPlugin,
     ReservePlugin,
 )
-from gangsched.core.framework.filled_node import FilledNode
-from gangsched.core.framework.plan import DemandOn, DryRun, FitError, PostFilterResult
-from gangsched.core.framework.queueing_points import (
+from gangsched.core.framework.points.queueing import (
     LaneSortPlugin,
     PassingPlugin,
     PreEnqueuePlugin,
@@ -45,7 +45,7 @@ from gangsched.core.framework.status import (
 )
 from gangsched.core.types.arrays import BoolArray, FloatArray, IntArray
 from gangsched.core.types.cluster_events import Change, ClusterChange
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.core.why import Why
 from gangsched.model.objects import Pod
 from gangsched.model.resources import pod_requests
@@ -119,9 +119,9 @@ class FilterPlugin(Protocol):
     kept, recomputed after each placement, and a template for which the plugin did not SKIP is placed one
     member at a time.
 
-    Beside it SupportsTopologyKeys and SupportsAtMost help core.cycle.order_search to distinguish "there is no
-    placement" from "not found"; SupportsTogether and SupportsAtMostTogether bound a group of several
-    templates.
+    Beside it SupportsTopologyKeys and SupportsAtMost help core.cycle.orders.order_search to distinguish
+    "there is no placement" from "not found"; SupportsTogether and SupportsAtMostTogether bound a group of
+    several templates.
     """
 
     name: str

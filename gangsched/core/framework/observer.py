@@ -2,8 +2,8 @@
 
 For traces and metrics outside the core: an Observer reads its own clock, which the core does not have, and
 returns nothing, so decisions are the same with and without one. Without one (the default) none of this is
-called. Passed to core.scheduler; called by core.state.queue, core.state.state, core.state.reporter,
-core.groups.attempts, core.kept.nominations and, for the extension points, by ObservedProfile here.
+called. Passed to core.scheduler; called by core.state.line.queue, core.state.state, core.state.reporter,
+core.groups.attempts.attempts, core.kept.nominations and, for the extension points, by ObservedProfile here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gangsched.core.framework.plan import FitError
 from gangsched.core.framework.plugin_calls import CallPlugin, guarded
 from gangsched.core.framework.profile import Demand, Profile
 from gangsched.core.types.group import Group, GroupState, PodInfo
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.core.why import Why
 
 T = TypeVar("T")

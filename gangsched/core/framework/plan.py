@@ -18,7 +18,7 @@ from gangsched.core.framework.status import Code, CycleState
 from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.placement import Nominated, Placement
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.core.why import OfGang, OfMember, Why
 from gangsched.model.pod_group import GroupKey
 
@@ -41,9 +41,9 @@ class DemandOn(msgspec.Struct, Generic[ProfileT], gc=False):
 
     pick: which of n equally good nodes a lone pod gets, from 0. early_stop: a lone pod gets a node among the
     first that are enough; None: the best of all nodes. within, within_name: the nodes of the domain that the
-    group is narrowed to (core.cycle.topology), bool[n_rows], and its name; None: all nodes. roles: how many
-    members of each role are needed at least; these come first among the members. packing_weight: packing's
-    weight among the scores; None: the gang is packed first.
+    group is narrowed to (core.cycle.domains.topology), bool[n_rows], and its name; None: all nodes. roles:
+    how many members of each role are needed at least; these come first among the members. packing_weight:
+    packing's weight among the scores; None: the gang is packed first.
     """
 
     group: Group
@@ -82,7 +82,7 @@ def by_template(members: list[PodInfo]) -> dict[int, tuple[PodTemplate, list[Pod
 
 class Plan(msgspec.Struct, gc=False):
     """Where the members go. states: the cycle state of each template, for Reserve, by (group, serial);
-    n_tried: placements tried by core.cycle.order_search."""
+    n_tried: placements tried by core.cycle.orders.order_search."""
 
     placements: list[Placement]
     states: dict[tuple[GroupKey, int], CycleState] = {}

@@ -14,7 +14,7 @@ import numpy as np
 from gangsched.core.framework.status import MAX_SCORE, SUCCESS, Code, NodeSubset, Status
 from gangsched.core.types.arrays import FloatArray
 from gangsched.errors import GangschedError, InvariantError
-from gangsched.model.printable import in_words
+from gangsched.model.text.printable import in_words
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

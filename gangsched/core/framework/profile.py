@@ -10,14 +10,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from inspect import iscoroutinefunction
 from typing import NamedTuple
 
-from gangsched.core.cache.namespace_usage import QueueView
+from gangsched.core.cache.nodes.usage_trackers import UsageTracker
+from gangsched.core.cache.queues.namespace_usage import QueueView
 from gangsched.core.cache.trial import ClusterView, Trial
-from gangsched.core.cache.usage_trackers import UsageTracker
-from gangsched.core.framework.admitting import admits_again, admitted, may_admit_without
-from gangsched.core.framework.batching import Batching
 from gangsched.core.framework.eviction_rule import EvictionRule, first_rule
 from gangsched.core.framework.extension_points import ExtensionPoints
-from gangsched.core.framework.filtering import Filtering
+from gangsched.core.framework.filters.filtering import Filtering
+from gangsched.core.framework.filters.per_node import NodeInfos
+from gangsched.core.framework.filters.signing import Signing
 from gangsched.core.framework.interface import (
     SKIP,
     SUCCESS,
@@ -42,7 +42,6 @@ from gangsched.core.framework.interface import (
     SelectivePlugin,
     Status,
 )
-from gangsched.core.framework.per_node import NodeInfos
 from gangsched.core.framework.plan import TOPOLOGY, DemandOn, FitError
 from gangsched.core.framework.plugin_calls import (
     CallPlugin,
@@ -53,15 +52,16 @@ from gangsched.core.framework.plugin_calls import (
     converted,
     guarded,
 )
-from gangsched.core.framework.queueing_points import AdmitPlugin, bad_raise, sees_view
-from gangsched.core.framework.scoring import Scoring
-from gangsched.core.framework.signing import Signing
+from gangsched.core.framework.points.admitting import admits_again, admitted, may_admit_without
+from gangsched.core.framework.points.queueing import AdmitPlugin, bad_raise, sees_view
+from gangsched.core.framework.scores.batching import Batching
+from gangsched.core.framework.scores.scoring import Scoring
+from gangsched.core.framework.scores.weighing import Weighing
 from gangsched.core.framework.supports import KeepsUsage, SupportsPreBindPreFlight, serves
-from gangsched.core.framework.weighing import Weighing
 from gangsched.core.types.cluster_events import Change
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.placement import Placement
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.core.why import FilterOff, Why, together
 from gangsched.model.objects import Pod
 
@@ -140,7 +140,7 @@ class Profile:
 
     @property
     def usage_trackers(self) -> tuple[UsageTracker, ...]:
-        """The usage trackers of its plugins (core.cache.usage_trackers)."""
+        """The usage trackers of its plugins (core.cache.nodes.usage_trackers)."""
         return tuple(one.usage_tracker for one in self._by_name.values() if serves(one, KeepsUsage))
 
     @property

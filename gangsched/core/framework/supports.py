@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from gangsched.core.cache.nodes.usage_trackers import UsageTracker
 from gangsched.core.cache.trial import ClusterView
-from gangsched.core.cache.usage_trackers import UsageTracker
 from gangsched.core.framework.filled_node import FilledNode
 from gangsched.core.framework.status import CycleState, Status
 from gangsched.core.types.arrays import FloatArray, IntArray
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
@@ -154,10 +154,10 @@ class SupportsScoreByRow(Protocol):
     @property
     def score_by_row(self) -> bool:
         """True: a row's score depends on that row alone, so scores are kept and only changed rows are
-        recomputed, also from one gang to the next of its kind (core.framework.batching).
+        recomputed, also from one gang to the next of its kind (core.framework.scores.batching).
 
         Not with normalize or pre_score; with pre_filter only beside `tells_by_template`. Whatever it reads
-        beside the view must be a usage tracker (core.cache.usage_trackers), which reports changed rows.
+        beside the view must be a usage tracker (core.cache.nodes.usage_trackers), which reports changed rows.
         """
         ...
 
@@ -179,7 +179,7 @@ class SupportsSpreads(Protocol):
 class SupportsIsStated(Protocol):
     def is_stated(self, template: PodTemplate, view: ClusterView) -> bool:
         """Whether the pod itself states the preference; asked often. What a gang's pods state comes before
-        how tightly it fits, all other scores after it (core.cycle.packing)."""
+        how tightly it fits, all other scores after it (core.cycle.choosing.packing)."""
         ...
 
 

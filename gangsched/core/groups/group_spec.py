@@ -1,8 +1,8 @@
 """GroupSpecs: a group's requirements, computed from its object, its members, and other schedulers' pods.
 
 Here: PodGroup objects as read, and other schedulers' pods that name a group of ours. A mistake becomes
-the group's `problem` and is reported to its members; it never raises. Called by core.groups.membership and
-core.scheduler.
+the group's `problem` and is reported to its members; it never raises. Called by
+core.groups.members.membership and core.scheduler.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from gangsched.config.foreign import IGNORE, REFUSE
+from gangsched.config.by_profile import IGNORE, REFUSE
 from gangsched.core.binding.start_records import bound_by, numbers_of
 from gangsched.core.groups.agreement import agree, disagreement, first_that_counts, speaks
 from gangsched.core.groups.own_keys import OwnKeys, ignored_on_object
@@ -22,7 +22,7 @@ from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.priorities import ignored_wish, set_priority
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
-from gangsched.core.state.transitions import Cause
+from gangsched.core.state.tables.groups import Cause
 from gangsched.core.types.group import Group, MemberState, PodInfo
 from gangsched.core.types.states import BINDING
 from gangsched.core.why import PerhapsMisspelt, Why

@@ -2,8 +2,9 @@
 
 A key that is never read changes nothing, so a misspelt walltime would look as if it counted. Each such key is
 reported once for each group, by an event, and `gangsched explain` lists the group's present ones. Here: which
-keys are read where, and the sentences. Pods that are alike are examined once (pod_similarity), and again when
-a PodGroup or a pod is edited. Called by core.groups and core.explain.
+keys are read where, and the sentences. Pods that are alike are examined once
+(core.groups.members.pod_similarity), and again when a PodGroup or a pod is edited. Called by core.groups and
+core.explaining.explain.
 """
 
 from __future__ import annotations
@@ -13,19 +14,18 @@ from itertools import islice
 from typing import NamedTuple
 
 from gangsched.config import Settings
-from gangsched.config.strict import nearest_name
-from gangsched.core.cache.queue_tree import QUEUE_KEY
+from gangsched.config.reading.strict import nearest_name
+from gangsched.core.cache.queues.tree import QUEUE_KEY
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import PENDING, Group, MemberState
 from gangsched.errors import ParseError
-from gangsched.model.bandwidth import DIRECTION_KEY, EXPECTED_KEY, REQUIRED_KEY, SCOPE_KEY
-from gangsched.model.device_constraints import CONSTRAINTS_KEY
-from gangsched.model.devices import ALLOCATED_KEY, VISIBLE_KEY
+from gangsched.model.devices.annotations import ALLOCATED_KEY, VISIBLE_KEY
+from gangsched.model.devices.constraints import CONSTRAINTS_KEY
+from gangsched.model.devices.required_ids import REQUIRE_IDS_KEY
 from gangsched.model.events import PodGroupAdded, PodGroupUpdated
 from gangsched.model.objects import ObjectMeta, Pod
 from gangsched.model.owners import is_marked
-from gangsched.model.packing_weight import PACKING_WEIGHT_KEY
 from gangsched.model.pod_group import (
     BIND_KEYS,
     DISRUPTION_KEY,
@@ -43,9 +43,10 @@ from gangsched.model.pod_group import (
     is_inferred,
     needs_object,
 )
-from gangsched.model.printable import clean
-from gangsched.model.required_ids import REQUIRE_IDS_KEY
-from gangsched.model.topology import TOPOLOGY_KEY
+from gangsched.model.stated.bandwidth import DIRECTION_KEY, EXPECTED_KEY, REQUIRED_KEY, SCOPE_KEY
+from gangsched.model.stated.packing_weight import PACKING_WEIGHT_KEY
+from gangsched.model.stated.topology import TOPOLOGY_KEY
+from gangsched.model.text.printable import clean
 from gangsched.model.walltime import WALLTIME_KEY
 
 PREFIX = "gangsched.io/"

@@ -1,9 +1,9 @@
 """Owners: gangs that no pod names, inferred from pods and their controllers' objects.
 
 Here: owners as last read, which groups depend on which, and what each namespace infers. Not here: what each
-controller writes (model.owners), pods and their groups (core.groups.membership). A pod whose owner has
-not been seen waits with its gang, with a message; it is never started alone. Called by core.scheduler,
-core.groups.membership, pod_similarity, group_spec and reconciler.
+controller writes (model.owners), pods and their groups (core.groups.members.membership). A pod whose owner
+has not been seen waits with its gang, with a message; it is never started alone. Called by core.scheduler,
+core.groups.members.membership, core.groups.members.pod_similarity, group_spec and reconciler.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from gangsched.config.strict import nearest
+from gangsched.config.reading.strict import nearest
 from gangsched.core.binding.start_records import numbers_of
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
@@ -36,7 +36,7 @@ from gangsched.model.owners import (
 )
 from gangsched.model.owners.dialects import WHOLE
 from gangsched.model.pod_group import GroupKey, PodGroup, group_from_pod, lone_key
-from gangsched.model.printable import several
+from gangsched.model.text.printable import several
 
 # Limits on objects that do not decode, and on owners that were reported; the oldest are forgotten.
 _MAX_REFUSED = 10_000

@@ -11,7 +11,7 @@ from __future__ import annotations
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import Group, MemberState, PodInfo
 from gangsched.model.pod_group import PRIORITY_AT, PodGroup
-from gangsched.model.printable import one_line
+from gangsched.model.text.printable import one_line
 from gangsched.model.workloads import PRIORITY_CLASSES
 
 _GONE = (MemberState.FAILED, MemberState.LEAVING)

@@ -1,7 +1,7 @@
 """Reconciler: examines a group whose members or numbers changed, and sets its state accordingly.
 
 The table of states, with every cause and why no two gangs ever wait for each other, is
-core.state.transitions. A group found half bound, at start-up or after outside changes, is completed or
+core.state.tables.groups. A group found half bound, at start-up or after outside changes, is completed or
 unwound here (`recover`).
 """
 
@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gangsched.core.binding.binder import Binder
-from gangsched.core.groups.attempts import Attempts
-from gangsched.core.groups.leaving import Leaving
+from gangsched.core.groups.attempts.attempts import Attempts
 from gangsched.core.groups.lost_members import LostMembers
+from gangsched.core.groups.members.leaving import Leaving
+from gangsched.core.groups.members.refusals import Refusals
 from gangsched.core.groups.owners import Owners
-from gangsched.core.groups.refusals import Refusals
 from gangsched.core.state.reporter import Reporter
-from gangsched.core.state.start_table import StartCause, move_start
 from gangsched.core.state.state import SharedState
-from gangsched.core.state.transitions import Cause
+from gangsched.core.state.tables.groups import Cause
+from gangsched.core.state.tables.starts import StartCause, move_start
 from gangsched.core.types.group import LONG_AGO_S, NEVER_S, Group, GroupState, MemberState
 from gangsched.core.types.lost_members import roles_text, runs_enough
 from gangsched.core.types.states import BINDING, NOT_STARTED

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from gangsched.config import Settings
 from gangsched.core.binding.binder import Binder
-from gangsched.core.groups.attempts import Attempts
+from gangsched.core.groups.attempts.attempts import Attempts
 from gangsched.core.kept.claim_reports import minute_of
 from gangsched.core.kept.overrun import SPARED_S
 from gangsched.core.preemption.victims import is_leaving

@@ -1,8 +1,8 @@
 """ClaimPlans: where and when a unit will fit, if pods end when expected.
 
 A first guess comes from arrays (PlanRooms, by core.queueing.room): a filter, by resources. Then what decides
-(core.groups.placer) is asked for that time and the remaining later ones, on Trials without the pods that will
-have ended.
+(core.groups.attempts.placer) is asked for that time and the remaining later ones, on Trials without the pods
+that will have ended.
 Called by core.kept.claiming.
 """
 
@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gangsched.core.cache.pods.volume_users import claims_for_one_pod, claims_of
 from gangsched.core.cache.trial import Trial
-from gangsched.core.cache.volume_users import claims_for_one_pod, claims_of
-from gangsched.core.cycle.domains import domain_codes, topology_of
+from gangsched.core.cycle.domains.domains import domain_codes, topology_of
 from gangsched.core.cycle.unit_limits import weight_of
 from gangsched.core.framework.plan import FitError, Plan
 from gangsched.core.framework.plugin_calls import PluginError
@@ -29,12 +29,12 @@ from gangsched.core.queueing.planning import MAX_LOOKS, Search, moments_from
 from gangsched.core.queueing.room import ClaimedRoom, Held, Room, free_ids
 from gangsched.core.queueing.running_pods import RunningPods
 from gangsched.core.state.state import SharedState
-from gangsched.core.types.affinity_terms import counted_to_spread
 from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.claim import Blocker, StartClaim
 from gangsched.core.types.group import PENDING, Group, PodInfo
 from gangsched.core.types.placement import Nominated, Placement
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.affinity_terms import counted_to_spread
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.core.units import Units
 from gangsched.model.selectors import PodTerm
 from gangsched.model.storage import CLAIMS

@@ -23,7 +23,7 @@ from gangsched.core.types.group import Group, GroupState
 from gangsched.core.why import KeptForClaim, KeptLater, StartKept, Why
 from gangsched.model.effects import START_PROMISED
 from gangsched.model.pod_group import CORE
-from gangsched.model.printable import marked
+from gangsched.model.text.printable import marked
 from gangsched.model.walltime import LATEST_S
 
 _AGAIN_S = 60.0

@@ -27,8 +27,8 @@ from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.idle import IdleOfQueues
 from gangsched.core.queueing.needs import open_to
 from gangsched.core.state.state import SharedState
+from gangsched.core.state.tables.groups import Cause
 from gangsched.core.state.timers import DeadlineKind
-from gangsched.core.state.transitions import Cause
 from gangsched.core.types.claim import Blocker, StartClaim
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.units import Units

@@ -8,8 +8,8 @@ count. After room was lost to another scheduler, pods are spared that their
 controllers would recreate there, as long as other victims do.
 
 The count is a condition of the group's first pending pod, so that a restart does not begin at none; unlike an
-annotation, a tenant's usual rights do not include it. Called by core.groups.making_room and
-core.groups.attempts.
+annotation, a tenant's usual rights do not include it. Called by core.groups.attempts.making_room and
+core.groups.attempts.attempts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import NEVER_S, PENDING, Group, PodInfo
 from gangsched.core.why import EvictionsPaused, Why
 from gangsched.model.effects import WritePodCondition
-from gangsched.model.printable import several
+from gangsched.model.text.printable import several
 
 CONDITION = "gangsched.io/Evictions"
 _ASKED, _TAKEN = "VictimsAsked", "RoomTakenByOthers"

@@ -10,18 +10,19 @@
 
 What is kept on nodes is one value (core.queueing.kept_from); what is kept within limits is asked by plugins
 (core.kept.limits). Who no longer keeps room announces it as a change of the cluster, and the phase *wake*
-puts those in line that it may cure (core.turn, core.state.waking). Who keeps room is tried again when
-something on its nodes changes, and when its time comes.
+puts those in line that it may cure (core.turns.turn, core.state.line.waking). Who keeps room is tried again
+when something on its nodes changes, and when its time comes.
 
-The parts are behind this: core.groups and core.explain ask it alone. Called by core.groups.attempts,
-core.groups.making_room, core.groups.placer, core.turn, core.overdue and core.explain_room.
+The parts are behind this: core.groups and core.explaining.explain ask it alone. Called by
+core.groups.attempts.attempts, core.groups.attempts.making_room, core.groups.attempts.placer, core.turns.turn,
+core.turns.overdue and core.explaining.room.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gangsched.core.cache.namespace_usage import QueueView
+from gangsched.core.cache.queues.namespace_usage import QueueView
 from gangsched.core.framework.eviction_rule import TakesKeptRoom
 from gangsched.core.framework.plan import FitError, Plan, PostFilterResult, Shortage
 from gangsched.core.framework.plugin_calls import PluginError

@@ -19,7 +19,7 @@ wait for it. The same holds for a preempting group: room on nodes is of no use t
 by the time its victims are gone.
 
 Not here: the limits (plugins.fairness). Called by core.kept.kept; read by plugins, through their QueueView,
-and by core.explain_queues.
+and by core.explaining.queues.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from gangsched.core.cache.namespace_usage import QueueView
-from gangsched.core.cache.queue_tree import QueueTree
+from gangsched.core.cache.queues.namespace_usage import QueueView
+from gangsched.core.cache.queues.tree import QueueTree
 from gangsched.core.framework.status import Code, Status
 from gangsched.core.queueing.kept_from import kept_from
 from gangsched.core.state.state import SharedState

@@ -3,9 +3,9 @@
 While the unit waits nothing is assumed. Its members are pending, their devices are claimed in the ledger,
 their room is nominated (units of no higher priority leave it alone), `nominatedNodeName` shows it on the
 pods, and the groups are in state Waiting with a deadline. When the last victim is gone the unit gets its
-turn; core.groups.attempts then lifts the reservation and places the unit as usual. Called by
-core.groups.attempts, core.groups.membership (through SharedState.left_node) and core.scheduler;
-core.preemption.search chooses the victims.
+turn; core.groups.attempts.attempts then lifts the reservation and places the unit as usual. Called by
+core.groups.attempts.attempts, core.groups.members.membership (through SharedState.left_node) and
+core.scheduler; core.preemption.search chooses the victims.
 
 Victims are evicted; if that violates a disruption budget they are deleted, as kube-scheduler does. A refused
 eviction is repeated (core.state.evictions) and becomes a deletion at the third refusal, since the other
@@ -30,8 +30,8 @@ from gangsched.core.kept.eviction_rounds import EvictionRounds
 from gangsched.core.preemption.victims import is_leaving
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
+from gangsched.core.state.tables.groups import Cause
 from gangsched.core.state.timers import DeadlineKind, Deadlines
-from gangsched.core.state.transitions import Cause
 from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import NEVER_S, Group, MemberState, PodInfo, Preemption
 from gangsched.core.types.placement import Nominated, Placement
@@ -40,7 +40,7 @@ from gangsched.core.why import WaitsForVictims, Why, WouldTake
 from gangsched.model.effects import NominateNode
 from gangsched.model.events import EvictionFailed
 from gangsched.model.objects import Pod
-from gangsched.model.printable import clean_for, marked
+from gangsched.model.text.printable import clean_for, marked
 
 _ASK_AGAIN_S = 2.0
 _MAX_REFUSALS = 3

@@ -39,8 +39,8 @@ _Over = dict[GroupKey, list[PodInfo]]
 
 
 class Places(Protocol):
-    """What places a unit on a copy of the cluster, beside `nominated`; core.groups.placer has the one
-    implementation."""
+    """What places a unit on a copy of the cluster, beside `nominated`; core.groups.attempts.placer has the
+    one implementation."""
 
     def trial(
         self,

@@ -2,7 +2,7 @@
 
 PostFilter plugins are asked about the unit narrowed to one domain after another, and the cheapest answer is
 taken. Domains come in the order of an estimate: what their nodes would have to give up for one member, by
-room alone (core.preemption.node_costs). Called by core.groups.making_room.
+room alone (core.preemption.node_costs). Called by core.groups.attempts.making_room.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import numpy as np
 
 from gangsched.core.cache.trial import Trial
 from gangsched.core.cycle.cycle import reserve_nominated
-from gangsched.core.cycle.domains import MAX_DOMAINS
-from gangsched.core.cycle.topology import narrowed_to_each
+from gangsched.core.cycle.domains.domains import MAX_DOMAINS
+from gangsched.core.cycle.domains.topology import narrowed_to_each
 from gangsched.core.framework.interface import Code, DryRun, PostFilterResult, Status
 from gangsched.core.framework.plan import FitError
 from gangsched.core.framework.profile import Demand, Profile
 from gangsched.core.preemption.node_costs import NodeCosts, OnNodes, rank
 from gangsched.core.preemption.victims import Victims
 from gangsched.core.types.arrays import IntArray
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 
 # Limits on domains searched for victims: each search asks about arrays over all nodes. The searches share the
 # budget of looks, and each has at least _MIN_LOOKS. If no domain can be freed, no pod is evicted.

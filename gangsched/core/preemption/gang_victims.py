@@ -19,7 +19,7 @@ from gangsched.core.preemption.costs import Chosen, Cost
 from gangsched.core.preemption.victim_trials import VictimTrials
 from gangsched.core.preemption.victims import Victims
 from gangsched.core.types.group import PodInfo
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 
 
 class _Block(msgspec.Struct, gc=False):

@@ -21,7 +21,7 @@ from gangsched.core.preemption.costs import OFFSET
 from gangsched.core.preemption.victims import is_leaving, priority_of
 from gangsched.core.types.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from gangsched.core.types.group import MemberState, PodInfo
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 
 _ASSUMED = MemberState.ASSUMED
 

@@ -26,12 +26,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from gangsched.core.cache.namespace_usage import QueueView
-from gangsched.core.cache.queue_book import QueueBook
+from gangsched.core.cache.queues.book import QueueBook
+from gangsched.core.cache.queues.namespace_usage import QueueView
 from gangsched.core.preemption.victims import is_leaving, priority_of
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.needed import requests_of
-from gangsched.model.printable import marked
+from gangsched.model.text.printable import marked
 
 SYSTEM_PRIORITY = 2_000_000_000
 """Kubernetes' system-cluster-critical; users' classes end below it."""

@@ -16,8 +16,8 @@ accounts for their cost. core.preemption.pod_victims chooses a lone pod's victim
 
 The set is the cheapest if step 5 runs to its end (about a dozen pods of that level), otherwise one from which
 no pod can be spared. If members have constraints among themselves and the usual orders of placing them fail,
-core.cycle.order_search tries others, here too. As a member may need a potential victim near it, step 1 then
-also tries smaller sets. Source: KEP-5710.
+core.cycle.orders.order_search tries others, here too. As a member may need a potential victim near it, step 1
+then also tries smaller sets. Source: KEP-5710.
 """
 
 from __future__ import annotations

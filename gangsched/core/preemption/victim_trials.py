@@ -22,7 +22,7 @@ from gangsched.core.framework.plan import FitError, Plan, SearchOutcome
 from gangsched.core.framework.profile import Demand
 from gangsched.core.preemption.costs import Chosen
 from gangsched.core.types.arrays import IntArray
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.core.why import Why
 
 # Measured costs of queries, in looks. One look pays for this many nodes in arrays, or this many pods removed

@@ -37,8 +37,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from gangsched.config.queueing import QueueingSettings
-from gangsched.core.cache.namespace_usage import QueueView
-from gangsched.core.cache.queue_tree import QueueTree
+from gangsched.core.cache.queues.namespace_usage import QueueView
+from gangsched.core.cache.queues.tree import QueueTree
 from gangsched.core.queueing.ends import Ends
 from gangsched.core.types.group import BOUND, Group
 from gangsched.model.pod_group import GroupKey
@@ -52,7 +52,7 @@ _COUNT_AGAIN_S = 1.0
 
 
 class Order(Protocol):
-    """The order of the line; core.state.queue_order has the one implementation."""
+    """The order of the line; core.state.line.queue_order has the one implementation."""
 
     def passing(self, group: Group) -> tuple[str, tuple[Any, ...], bool]:
         """Returns a group's lane, its key there (starts with a larger key in the lane bypass it), and whether

@@ -21,8 +21,8 @@ In shortest-first order it gets that claim once it has waited long enough (core.
 
 Groups with the same needs form one class, with an array of counters in the order of the line. So a start
 costs one comparison per class, and one addition to a slice of the array if it takes what the class lacks.
-Called by core.groups.attempts (refused), core.kept.claiming (charge) and core.state.queue (moved); read
-by web.
+Called by core.groups.attempts.attempts (refused), core.kept.claiming (charge) and core.state.line.queue
+(moved); read by web.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ import msgspec
 import numpy as np
 
 from gangsched.config.queueing import BUDGET, SHADOW, QueueingSettings
-from gangsched.core.cache.namespace_usage import QueueView
-from gangsched.core.cache.queue_tree import QueueTree
+from gangsched.core.cache.queues.namespace_usage import QueueView
+from gangsched.core.cache.queues.tree import QueueTree
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.plan import Plan
 from gangsched.core.framework.profile import Demand

@@ -13,7 +13,7 @@ leaves is kept from then on. A pod that states no end counts as staying: a guess
 away.
 
 Not here: when and where claims are made (core.kept.claiming). Called by core.kept.claiming and
-core.state.queue (moved); read by web.
+core.state.line.queue (moved); read by web.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import PENDING, Group, GroupState, PodInfo
 from gangsched.core.types.needed import completes
 from gangsched.core.types.placement import Nominated
-from gangsched.core.types.pod_template import PodTemplate
 from gangsched.core.types.states import IN_LINE
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.model.pod_group import GroupKey
 
 MAX_CLAIMS = 64

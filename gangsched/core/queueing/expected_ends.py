@@ -2,7 +2,7 @@
 
 Bounded: only the nodes that nearly fit are looked at. The times come from the pods, so nothing here reads a
 clock; a time that has passed is shown as stated. Called for the condition if the configuration has
-`queueing`, and always by core.explain.
+`queueing`, and always by core.explaining.explain.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ So if no pod states an end, a gang waits longer for its claim, but still gets on
 continued on credit.
 
 A claim costs other queues the room that no pod fills meanwhile. It counts as held lately (H of
-core.cache.queue_book), not as held now (D, guarantees, limits), so the queue's other groups do not lose their
-turn at once. If claims of several queues keep the same free room, the first claim's queue is charged.
+core.cache.queues.book), not as held now (D, guarantees, limits), so the queue's other groups do not lose
+their turn at once. If claims of several queues keep the same free room, the first claim's queue is charged.
 
 Called by core.kept.claiming; read by web.
 """
@@ -23,14 +23,14 @@ import msgspec
 import numpy as np
 
 from gangsched.core.cache.cluster_view import ClusterView
-from gangsched.core.cache.queue_book import QueueBook
+from gangsched.core.cache.queues.book import QueueBook
 from gangsched.core.cache.view.room import RoomQueries
 from gangsched.core.cache.view.rows import RowQueries
 from gangsched.core.queueing.room import ClaimedRoom
 from gangsched.core.types.arrays import BoolArray, IntArray
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.placement import Nominated
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 
 _SAVED_FOR_S = 7 * 86_400.0
 _CREDIT_S = 86_400.0

@@ -7,7 +7,8 @@
 
 A unit that ends before a claim starts may use all of its room until then. Whoever wants to know asks here:
 attempts, preemption and explanations through core.kept.kept, which knows the rules of queues too; plans of
-claims, estimates, what wakes groups (core.state.waking), and what is kept within limits (core.kept.limits).
+claims, estimates, what wakes groups (core.state.line.waking), and what is kept within limits
+(core.kept.limits).
 """
 
 from __future__ import annotations

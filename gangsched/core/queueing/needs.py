@@ -15,7 +15,7 @@ from gangsched.core.cache.view.room import RoomQueries
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Demand
 from gangsched.core.types.arrays import BoolArray
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 
 
 def open_to(demand: Demand, template: PodTemplate, view: ClusterView) -> BoolArray:

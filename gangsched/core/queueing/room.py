@@ -23,7 +23,7 @@ from gangsched.core.types.arrays import BoolArray, IntArray
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.placement import Nominated
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 
 
 class Room(msgspec.Struct):

@@ -19,7 +19,7 @@ from gangsched.core.queueing.ends import Ends
 from gangsched.core.queueing.planning import Amounts, FloatArray
 from gangsched.core.types.arrays import BoolArray, IntArray
 from gangsched.core.types.group import PodInfo
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 
 # Rows that are read again at each look, changed or not.
 _AGAIN = 16

@@ -4,7 +4,7 @@ For each member the first of these that is known counts; a gang runs as long as 
 prediction is the mean of the last two runs of the same kind, which beats cleverer methods (Tsafrir, Etsion,
 Feitelson, TPDS 2007). Runs are read from pods that succeeded: from when kubelet admitted the first to when
 the last ended, by the node's clock. So listing the pods after a restart teaches as much as watching them did.
-Called by core.groups.attempts, core.groups.membership and core.state.state; read by web.
+Called by core.groups.attempts.attempts, core.groups.members.membership and core.state.state; read by web.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gangsched.config.queueing import QueueingSettings
-from gangsched.core.cache.queue_tree import QueueTree
+from gangsched.core.cache.queues.tree import QueueTree
 from gangsched.core.types.group import LEAVING, Group, PodInfo
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey, PodGroup

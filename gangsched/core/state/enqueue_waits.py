@@ -1,7 +1,7 @@
 """EnqueueWaits: the pods that PreEnqueue plugins keep out, and those to ask about again.
 
-Filled and asked by core.groups.pre_enqueue. Here: which changes of the cluster may cure them, heard by
-core.state.state together with the queue.
+Filled and asked by core.groups.members.pre_enqueue. Here: which changes of the cluster may cure them, heard
+by core.state.state together with the queue.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 The core never waits: RunHook is an effect, HookAnswered an event, and in between there is one HookCall here.
 The caller decides which plugin is next, and what an answer means: core.binding.pre_bind (PreBind),
-core.binding.binder (Bind), core.groups.permits (Permit), core.groups.pre_enqueue. PostBind and Unreserve are
-informational, so they begin and end here. After a crash the old process's tickets are void: its pods are
-found unbound and are planned again.
+core.binding.binder (Bind), core.groups.attempts.permits (Permit), core.groups.members.pre_enqueue. PostBind
+and Unreserve are informational, so they begin and end here. After a crash the old process's tickets are void:
+its pods are found unbound and are planned again.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class PendingHooks:
 
     def take(self, event: HookAnswered) -> HookCall | None:
         """Returns the call that this answers; None when it was cancelled. A failure is reported here, once;
-        PreEnqueue's, which is retried, by core.groups.pre_enqueue."""
+        PreEnqueue's, which is retried, by core.groups.members.pre_enqueue."""
         call = self.latest = self.calls.pop(event.ticket, None)
         if call is not None and call.point != PRE_ENQUEUE and event.code == Code.ERROR.value:
             about = call.info.pod.key if call.info is not None else str(call.group.key)

@@ -1,4 +1,6 @@
-"""PermitWait: what is known about one reserved group's wait in Permit, as data (core.groups.permits)."""
+"""PermitWait: what is known about one reserved group's wait in Permit, as data
+(core.groups.attempts.permits).
+"""
 
 from __future__ import annotations
 

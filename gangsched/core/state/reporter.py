@@ -43,7 +43,7 @@ from gangsched.model.effects import (
 from gangsched.model.events import PodGroupAdded, PodGroupUpdated
 from gangsched.model.objects import Node, Pod
 from gangsched.model.pod_group import CORE, PodGroup
-from gangsched.model.printable import clean, clean_for, several
+from gangsched.model.text.printable import clean, clean_for, several
 
 SCHEDULER_ERROR = "SchedulerError"
 GATED = "SchedulingGated"

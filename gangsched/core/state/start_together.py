@@ -10,7 +10,7 @@ name that has a list. Each side has to mean the other. A set that has two groups
 
 A set is computed once for all its groups and kept until some group's list changes or a group with a list is
 gone. In between each group is expanded at most once, and a group of a refused set is never expanded again for
-another. Called by core.state.state, core.groups.attempts and core.units.
+another. Called by core.state.state, core.groups.attempts.attempts and core.units.
 """
 
 from __future__ import annotations

@@ -13,14 +13,14 @@ from typing import Any
 from gangsched.config import Settings, on_trial
 from gangsched.config.queueing import SHADOW, QueueingSettings
 from gangsched.core.cache.cache import Cache
-from gangsched.core.cache.namespace_usage import Limits, NamespaceUsage, QueueView
-from gangsched.core.cache.queue_book import QueueBook
-from gangsched.core.cache.queue_tree import QueueTree
+from gangsched.core.cache.queues.book import QueueBook
+from gangsched.core.cache.queues.namespace_usage import Limits, NamespaceUsage, QueueView
+from gangsched.core.cache.queues.tree import QueueTree
 from gangsched.core.cache.template_table import Signers
 from gangsched.core.framework.observer import Observer
 from gangsched.core.framework.plugin_calls import PluginError
+from gangsched.core.framework.points.queueing import usage_labels
 from gangsched.core.framework.profile import Profile
-from gangsched.core.framework.queueing_points import usage_labels
 from gangsched.core.queueing.bounds import ArrivalWaits
 from gangsched.core.queueing.bypasses import Bypasses
 from gangsched.core.queueing.claims import Claims
@@ -28,16 +28,16 @@ from gangsched.core.queueing.ends import End, Ends, EndsNow
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.state.enqueue_waits import EnqueueWaits
 from gangsched.core.state.evictions import Evictions
-from gangsched.core.state.lanes import Lanes
+from gangsched.core.state.line.lanes import Lanes
+from gangsched.core.state.line.queue import SchedulingQueue
+from gangsched.core.state.line.queue_order import QueueOrder
+from gangsched.core.state.line.requeue_order import RequeueOrder
+from gangsched.core.state.line.waking import Waking
 from gangsched.core.state.pending_hooks import PendingHooks
 from gangsched.core.state.permit_waits import PermitWait
-from gangsched.core.state.queue import SchedulingQueue
-from gangsched.core.state.queue_order import QueueOrder
-from gangsched.core.state.requeue_order import RequeueOrder
 from gangsched.core.state.start_together import StartTogether
+from gangsched.core.state.tables.groups import Cause
 from gangsched.core.state.timers import DeadlineKind, Deadlines, Retries, Timers
-from gangsched.core.state.transitions import Cause
-from gangsched.core.state.waking import Waking
 from gangsched.core.types.clock import Clock
 from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo, Preemption
@@ -67,7 +67,7 @@ class SharedState:
         """wall_ahead_s: Unix time less the turns' clock; None if unknown."""
         self.profiles = profiles
         self.retiring: frozenset[str] = frozenset()
-        """Profiles that are gone from the configuration but still bind (core.reconfigure)."""
+        """Profiles that are gone from the configuration but still bind (core.turns.reconfigure)."""
         self.settings = settings
         self.observer = observer
         self.cache = Cache(
@@ -147,7 +147,7 @@ class SharedState:
         return self.clock.now_s
 
     def configure(self, profiles: Mapping[str, Profile], settings: Settings) -> None:
-        """Puts these into effect; core.reconfigure handles which pods are ours."""
+        """Puts these into effect; core.turns.reconfigure handles which pods are ours."""
         self.profiles = profiles
         self.settings = settings
         self.n_inputs += 1

@@ -5,7 +5,7 @@ end of its state, a claim's is when it is looked at, a retry's is part of its ke
 time.
 The heap is lazy: an entry is dropped when it surfaces, if its deadline is another one by then. Nothing here
 sleeps: the inbox turns `Scheduler.next_deadline_s` into a sleep, and `Scheduler.advance` does what is due,
-kind by kind (core.overdue).
+kind by kind (core.turns.overdue).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class DeadlineKind(enum.Enum):
-    """What is due; core.overdue says what is done then."""
+    """What is due; core.turns.overdue says what is done then."""
 
     # Looked up for each entry; Enum's own hash is a call into Python.
     __hash__ = object.__hash__

@@ -10,4 +10,6 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 NO_LIMIT = 2**62
-"""Means no limit in an IntArray of how many pods fit; MAX_VALUE of model.quantity can be added in int64."""
+"""Means no limit in an IntArray of how many pods fit; MAX_VALUE of model.text.quantity can be added in
+int64.
+"""

@@ -1,7 +1,7 @@
 """Changes of the cluster, in the terms in which plugins declare what may cure their rejections.
 
-Made by core.cache.cache and core.cache.node_table as events are applied; processed by core.state.queue, which
-calls the plugins.
+Made by core.cache.cache and core.cache.nodes.table as events are applied; processed by core.state.line.queue,
+which calls the plugins.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Group and its members: a gang's present state, with counts; this module exports the states as well.
 
-A lone pod is a group of one and takes the same path. Possible next states: core.state.transitions;
-its place in line is core.state.queue's. Each change of a member's state goes through Group.move, so that
+A lone pod is a group of one and takes the same path. Possible next states: core.state.tables.groups;
+its place in line is core.state.line.queue's. Each change of a member's state goes through Group.move, so that
 counts are right for a group of 100,000 at the price of one addition.
 """
 
@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 
-from gangsched.core.types.pod_template import PodTemplate
 from gangsched.core.types.states import (
     ASSUMED,
     BOUND,
@@ -32,6 +31,7 @@ from gangsched.core.types.states import (
     GroupState,
     MemberState,
 )
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.core.types.victim_words import LOWER, PAST_WALLTIME
 from gangsched.core.why import Why, words
 from gangsched.model.objects import Condition, Pod
@@ -57,7 +57,7 @@ class PodInfo(msgspec.Struct, eq=False):
     reservation; allocation: container -> resource -> IDs; ids: resource -> IDs, as counted in the ledger;
     allocated: the annotation with them, as sent or seen. identity: what put it into its group, to notice
     edits; stated: its statement of the group's numbers; role: its role in the group, if stated; pod_class:
-    its class (core.cache.pod_index). nominated: the nominatedNodeName that we wrote last, None: none so far.
+    its class (core.cache.pods.index). nominated: the nominatedNodeName that we wrote last, None: none so far.
     unclear_answer: the last unclear answer to its bind; n_refused: how often that was a refusal which named
     no pod. sent_version: the pod's version in the last bind sent; sent_queue: the queue that it names.
     bind_may_land: a bind was sent that may or may not land. reported_gone: a consistent read, or a bump, has
@@ -103,14 +103,14 @@ class Group:
     """The members of one group, counted by state, and the group's own state.
 
     first_complete_s: when min_count members first existed, kept through failed attempts (QueueSort reads it).
-    start: how far its start has come (core.state.start_table). since_s: when the present state began;
+    start: how far its start has come (core.state.tables.starts). since_s: when the present state began;
     deadline_s: its end. preemption: in state Waiting, victims that must go first, and what is reserved for
-    it. moves: (when, cause) of each change since state `moved_from` (core.state.transitions). n_of_role: how
-    many existing members state each role. n_changes: how often members came, went, changed or began to leave.
-    warned: ignored statements that were reported. reported_conditions: conditions last written to its object
-    beside its state. why: the reason that was reported last; "": there is none. raised: the most that
+    it. moves: (when, cause) of each change since state `moved_from` (core.state.tables.groups). n_of_role:
+    how many existing members state each role. n_changes: how often members came, went, changed or began to
+    leave. warned: ignored statements that were reported. reported_conditions: conditions last written to its
+    object beside its state. why: the reason that was reported last; "": there is none. raised: the most that
     PreEnqueue adds to a member's priority. wished_priority: its object's. tried_s: when its last attempt was;
-    n_early: how many in a row were early (core.state.early_turns). start_record, marked and doubts: of
+    n_early: how many in a row were early (core.state.line.early_turns). start_record, marked and doubts: of
     core.binding.start_records; lost: what it lacks, as last reported (core.groups.lost_members).
     states_walltime: whether a member has ever had a key of walltimes; has_conditions: whether one has ever
     had conditions.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from gangsched.core.types.states import BOUND, DONE, GroupState
-from gangsched.model.printable import several
+from gangsched.model.text.printable import several
 
 if TYPE_CHECKING:
     from gangsched.core.types.group import Group

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from gangsched.core.types.group import PENDING, Group, PodInfo
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 
 
 def needed_members(group: Group) -> list[PodInfo]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from gangsched.core.types.group import PodInfo
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.pod_template import PodTemplate
 
 
 class Placement(msgspec.Struct, frozen=True, gc=False):

@@ -1,6 +1,6 @@
 """The states of a member, of its Binding and of a group: names only.
 
-Not here: which state may follow which (core.state.transitions), what has a state (core.types.group).
+Not here: which state may follow which (core.state.tables.groups), what has a state (core.types.group).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class MemberState(enum.Enum):
 
 
 class BindState(enum.Enum):
-    """What is known about an ASSUMED member's Binding; the rows of core.state.bind_table."""
+    """What is known about an ASSUMED member's Binding; the rows of core.state.tables.binds."""
 
     __hash__ = object.__hash__
 
@@ -45,7 +45,7 @@ class BindState(enum.Enum):
 
 
 class GroupState(enum.Enum):
-    """The rows of core.state.transitions' table."""
+    """The rows of core.state.tables.groups' table."""
 
     __hash__ = object.__hash__
 
@@ -64,7 +64,7 @@ class GroupState(enum.Enum):
 
 
 class StartState(enum.Enum):
-    """How far a gang's start has come; the rows of core.state.start_table."""
+    """How far a gang's start has come; the rows of core.state.tables.starts."""
 
     __hash__ = object.__hash__
 

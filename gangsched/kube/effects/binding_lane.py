@@ -30,7 +30,7 @@ import msgspec
 import structlog
 
 from gangsched.errors import ApiError
-from gangsched.kube.credentials import Credentials
+from gangsched.kube.access.credentials import Credentials
 from gangsched.kube.effects.writes import pod_path
 from gangsched.kube.evidence import is_doubtful, is_refusal, names_nothing, pod
 from gangsched.kube.status import is_success

@@ -30,10 +30,10 @@ from gangsched.kube.client import ApiClient
 from gangsched.kube.effects.writes import bump_body, pod_path
 from gangsched.kube.transport.backoff import Backoff
 from gangsched.kube.watch.unparsed import read_pod_leniently
-from gangsched.model import bounded
 from gangsched.model.effects import BumpPod
 from gangsched.model.events import Event, PodBumped
 from gangsched.model.objects import Pod
+from gangsched.model.text import bounded
 
 _log = structlog.get_logger(__name__)
 

@@ -1,7 +1,7 @@
 """Reads the refusals that a controller got when it created pods: the Events FailedCreate of its object.
 
-Lives here: the request, and which of the Events counts. Not here: when to ask (core.groups.refusals). For
-people only, so nothing is retried: the core asks again by itself.
+Lives here: the request, and which of the Events counts. Not here: when to ask (core.groups.members.refusals).
+For people only, so nothing is retried: the core asks again by itself.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from gangsched.kube.effects.slow_lane import SlowLane
 from gangsched.kube.evidence import Target
 from gangsched.kube.transport.http1 import Verb, segment
 from gangsched.kube.transport.lane_connection import Call
-from gangsched.model import bounded
 from gangsched.model.effects import ReadRefusals
 from gangsched.model.events import RefusalsRead
+from gangsched.model.text import bounded
 
 _GET = Verb("GET")
 # The Events come sorted by name, so the oldest first, and are kept for an hour: a controller that retries

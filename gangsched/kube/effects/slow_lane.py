@@ -13,7 +13,7 @@ from random import Random
 from typing import NotRequired, Protocol, TypedDict
 
 from gangsched.errors import ApiError
-from gangsched.kube.credentials import Credentials
+from gangsched.kube.access.credentials import Credentials
 from gangsched.kube.evidence import Target, is_doubtful, outline_of
 from gangsched.kube.transport.lane import Lane, always
 from gangsched.kube.transport.lane_connection import Call, ItemT

@@ -17,7 +17,7 @@ from typing import Unpack
 import msgspec
 
 from gangsched.errors import ApiError
-from gangsched.kube.credentials import Credentials
+from gangsched.kube.access.credentials import Credentials
 from gangsched.kube.effects.slow_lane import LaneOptions, SlowLane
 from gangsched.kube.effects.writes import (
     GroupOutline,
@@ -45,7 +45,6 @@ from gangsched.kube.status import is_success
 from gangsched.kube.transport.http1 import JSON, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Verb
 from gangsched.kube.transport.lane_connection import Call
 from gangsched.kube.watch.unparsed import read_pod_leniently
-from gangsched.model import bounded
 from gangsched.model.effects import (
     DeletePod,
     EvictPod,
@@ -66,7 +65,8 @@ from gangsched.model.events import (
     PodUnread,
 )
 from gangsched.model.objects import Pod
-from gangsched.model.server_refusals import says_budget_refuses, says_namespace_goes
+from gangsched.model.text import bounded
+from gangsched.model.text.server_refusals import says_budget_refuses, says_namespace_goes
 
 _decode_pod = bounded.lenient_decoder(Pod)
 

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from gangsched.kube.transport.http1 import segment
-from gangsched.model import bounded
 from gangsched.model.effects import (
     BindPod,
     BumpPod,
@@ -27,6 +26,7 @@ from gangsched.model.effects import (
     WritePodGroupStatus,
     is_our_condition,
 )
+from gangsched.model.text import bounded
 
 # events.k8s.io/v1 refuses a longer note.
 MAX_NOTE_BYTES = 1024

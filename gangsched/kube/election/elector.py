@@ -34,7 +34,7 @@ from gangsched.kube.election.lease import Done, Election, ElectionState, LeaseRe
 from gangsched.kube.election.steps import Create, Get, Update
 from gangsched.kube.evidence import Target, is_doubtful, is_gone, outline_of
 from gangsched.kube.reach import is_logged
-from gangsched.model import bounded
+from gangsched.model.text import bounded
 
 _log = structlog.get_logger(__name__)
 

@@ -12,7 +12,7 @@ it also reads the elected leader's: one that is renewed between two looks belong
 | no election | election | both: each sees the other's Lease renewed |
 | election | election | nobody: that is what the election is for |
 
-Times in a Lease are compared for change alone. Called by gangsched.leadership.
+Times in a Lease are compared for change alone. Called by gangsched.process.leadership.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ import structlog
 from gangsched.config import LeaderElectionSettings
 from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient
-from gangsched.kube.lease_object import LeaseObject
+from gangsched.kube.election.lease_object import LeaseObject
 from gangsched.kube.reach import is_logged
-from gangsched.model.printable import one_line
+from gangsched.model.text.printable import one_line
 
 _log = structlog.get_logger(__name__)
 

@@ -17,7 +17,7 @@ from typing import NamedTuple, cast
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from gangsched.kube.credentials import Credentials
+from gangsched.kube.access.credentials import Credentials
 from gangsched.kube.network import KERNEL, Network
 from gangsched.kube.transport.readers import Readers
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from gangsched.errors import ApiError
-from gangsched.kube.credentials import Credentials
+from gangsched.kube.access.credentials import Credentials
 from gangsched.kube.reach import UNAUTHORIZED
 from gangsched.kube.status import api_error
 from gangsched.kube.tally import SILENCE

@@ -38,11 +38,11 @@ import anyio
 from anyio.abc import TaskGroup
 
 from gangsched.errors import ApiError
-from gangsched.kube.complaints import Complaints
-from gangsched.kube.credentials import Credentials
+from gangsched.kube.access.credentials import Credentials
 from gangsched.kube.reach import UNAUTHORIZED
 from gangsched.kube.tally import SILENCE
 from gangsched.kube.transport.backoff import Backoff
+from gangsched.kube.transport.complaints import Complaints
 from gangsched.kube.transport.connection import address_of
 from gangsched.kube.transport.exchange import refusal
 from gangsched.kube.transport.http1 import Frame, Verb

@@ -13,7 +13,7 @@ from functools import partial
 import anyio
 
 from gangsched.errors import ApiError, Unreachable
-from gangsched.kube.credentials import Credentials
+from gangsched.kube.access.credentials import Credentials
 from gangsched.kube.reach import UNAUTHORIZED
 from gangsched.kube.transport.answered import AnsweredConnection
 from gangsched.kube.transport.connection import address_of

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import anyio
 
-from gangsched.kube.credentials import Credentials
+from gangsched.kube.access.credentials import Credentials
 from gangsched.kube.transport.answered import AnsweredConnection
 from gangsched.kube.transport.connection import Connection, address_of
 from gangsched.kube.transport.exchange import exchange

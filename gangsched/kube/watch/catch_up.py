@@ -17,7 +17,7 @@ from gangsched.kube.client import ApiClient
 from gangsched.kube.pages import Pages
 from gangsched.kube.watch.envelopes import ListMeta
 from gangsched.kube.watch.watch_state import WatchState
-from gangsched.model import bounded
+from gangsched.model.text import bounded
 
 PAGE_LIMIT = 2000
 # Bound pods only: the rest hold nothing.

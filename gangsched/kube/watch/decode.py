@@ -30,7 +30,6 @@ from gangsched.kube.watch.envelopes import (
 )
 from gangsched.kube.watch.pod_reader import PodReader
 from gangsched.kube.watch.unparsed import allowing_none, cordoned, not_to_start, read_fields, refused
-from gangsched.model import bounded
 from gangsched.model.events import (
     Event,
     NodeAdded,
@@ -60,6 +59,7 @@ from gangsched.model.storage import (
     StorageClass,
     VolumeAttachment,
 )
+from gangsched.model.text import bounded
 from gangsched.model.workloads import (
     DEVICE_CLASSES,
     PRIORITY_CLASSES,

@@ -5,7 +5,7 @@ asked once, at start, and only if its version is newer than the newest that is k
 otherwise. Each such field is logged once. A field that may decide where or when a pod starts holds the pods
 that have it, with the reason: by its place, beside what is read of affinity, spread, resources, groups and
 the like, or by its name. Not here: the fields that are known (model.known_fields), and the requests
-(gangsched.following). Called by kube.watch.pod_reader.
+(gangsched.process.following). Called by kube.watch.pod_reader.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 import structlog
 
-from gangsched.model import bounded
 from gangsched.model.fields import EVERYTHING, Tree
 from gangsched.model.known_fields import tree_of_pods
+from gangsched.model.text import bounded
 
 _log = structlog.get_logger(__name__)
 

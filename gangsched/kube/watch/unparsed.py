@@ -14,9 +14,9 @@ from typing import Any, Union, get_args, get_origin
 import msgspec
 from msgspec.structs import fields, replace
 
-from gangsched.model import bounded
 from gangsched.model.events import ObjectRefused
 from gangsched.model.objects import Node, ObjectMeta, Pod
+from gangsched.model.text import bounded
 from gangsched.model.workloads import PodDisruptionBudget
 
 MAX_REFUSAL_CHARS = 512

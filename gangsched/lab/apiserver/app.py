@@ -19,15 +19,15 @@ from typing import Self
 
 from gangsched.errors import ConfigError
 from gangsched.lab.apiserver import simulated
-from gangsched.lab.apiserver.discovery import Discovery
-from gangsched.lab.apiserver.documents import Documents
-from gangsched.lab.apiserver.handlers import Handlers, Watching
+from gangsched.lab.apiserver.documents.discovery import Discovery
+from gangsched.lab.apiserver.documents.documents import Documents
+from gangsched.lab.apiserver.documents.openapi import OpenApi
+from gangsched.lab.apiserver.http.handlers import Handlers, Watching
+from gangsched.lab.apiserver.http.requests import Request
+from gangsched.lab.apiserver.http.responses import Answer
+from gangsched.lab.apiserver.http.server import HttpServer
 from gangsched.lab.apiserver.kinds import bootstrap, builtin_strategies, serve_metrics
-from gangsched.lab.apiserver.openapi import OpenApi
 from gangsched.lab.apiserver.registry import Registry, utc_now
-from gangsched.lab.apiserver.requests import Request
-from gangsched.lab.apiserver.responses import Answer
-from gangsched.lab.apiserver.server import HttpServer
 from gangsched.whole_file import write_whole
 
 # Range from which the length of a watch without its own timeout is drawn, as with the real

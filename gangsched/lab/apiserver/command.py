@@ -1,6 +1,6 @@
 """`gangsched apiserver`: its options, and what it prints.
 
-Lives here: the command line of the embedded cluster. Not here: the cluster (app.py). Called by cli.py.
+Lives here: the command line of the embedded cluster. Not here: the cluster (app.py). Called by command.cli.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ import msgspec
 from gangsched.api_rules.status import FieldProblem, bad_request, invalid_value, not_supported
 from gangsched.lab.apiserver.resources import Resource
 from gangsched.lab.apiserver.status import conflict, invalid
-from gangsched.lab.apiserver.store import Item
+from gangsched.lab.apiserver.storage.store import Item
 from gangsched.lab.apiserver.strategy import Context, Object, Strategy, timestamp
 
 PROPAGATIONS = ("Background", "Foreground", "Orphan")

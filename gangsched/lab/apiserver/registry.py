@@ -2,8 +2,9 @@
 
 Lives here: create, update, the shortcuts for calls in process, and the single place where a change becomes a
 stored item. Not here: differences between kinds (strategy.py, kinds/), deletion (deletion.py), lists with
-pages (lists.py), HTTP. Called by the HTTP face, by the strategies, and by the simulated cluster in process.
-Source of the order of checks: k8s.io/apiserver pkg/registry/generic/registry/store.go, pkg/registry/rest.
+pages (lab.apiserver.storage.lists), HTTP. Called by the HTTP face, by the strategies, and by the simulated
+cluster in process. Source of the order of checks: k8s.io/apiserver pkg/registry/generic/registry/store.go,
+pkg/registry/rest.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from typing import Any
 from uuid import UUID
 
 from gangsched.api_rules.status import Cause, FieldProblem, StatusError, bad_request, invalid_value
-from gangsched.lab.apiserver import codec, metadata
+from gangsched.lab.apiserver import metadata
 from gangsched.lab.apiserver.deletion import DeleteOptions, Deletions
 from gangsched.lab.apiserver.resources import Resource, Resources, builtin_resources
 from gangsched.lab.apiserver.status import already_exists, conflict, forbidden, invalid, not_found
-from gangsched.lab.apiserver.store import Item, Store, key_of
+from gangsched.lab.apiserver.storage import codec
+from gangsched.lab.apiserver.storage.store import Item, Store, key_of
 from gangsched.lab.apiserver.strategy import Context, Object, Strategy
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"

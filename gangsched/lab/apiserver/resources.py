@@ -1,8 +1,8 @@
 """Which kinds are served: their names, scopes, verbs and subresources; CRDs add theirs at run time.
 
 Lives here: the table and its lookups. Not here: a kind's behaviour (strategy.py, kinds/), printing it
-(discovery.py, tables). Read by the registry, the HTTP face, discovery, OpenAPI and tables.
-Source of names and verbs: a real kube-apiserver's discovery documents.
+(lab.apiserver.documents.discovery, tables). Read by the registry, the HTTP face, discovery, OpenAPI and
+tables. Source of names and verbs: a real kube-apiserver's discovery documents.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from gangsched.api_rules.schema.node import Schema
 from gangsched.api_rules.status import FieldProblem, StatusError
 from gangsched.lab.apiserver.resources import Resource
 from gangsched.lab.apiserver.status import method_not_supported
-from gangsched.lab.apiserver.store import Item
+from gangsched.lab.apiserver.storage.store import Item
 
 # An object as in a request, decoded from JSON.
 Object = dict[str, Any]

@@ -1,4 +1,6 @@
-"""`gangsched bench`: the options and what they lead to. Called by cli.py; runs by itself with `python -m`."""
+"""`gangsched bench`: the options and what they lead to. Called by command.cli; runs by itself with `python
+-m`.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from pathlib import Path
 import msgspec
 
 from gangsched.errors import ConfigError, GangschedError
-from gangsched.lab.bench import contenders
 from gangsched.lab.bench.progress import Progress
+from gangsched.lab.bench.rounds import contenders
 from gangsched.whole_file import check_writable, write_whole
 
 # A task ends by itself a while after that.
@@ -175,7 +177,8 @@ def _beside(name: str, args: argparse.Namespace) -> Sequence[str]:
 
 
 def _main_job(args: argparse.Namespace, progress: Progress) -> int:
-    from gangsched.lab.bench import main_job, tables
+    from gangsched.lab.bench import tables
+    from gangsched.lab.bench.rounds import main_job
 
     args.gangs = 875 if args.gangs is None else args.gangs
     done = main_job.run(args, chosen(args, contenders.ALL), progress)
@@ -201,7 +204,8 @@ def _latency(args: argparse.Namespace, progress: Progress) -> int:
 
 
 def _core(args: argparse.Namespace, progress: Progress) -> int:
-    from gangsched.lab.bench import core_speed, tables
+    from gangsched.lab.bench import tables
+    from gangsched.lab.bench.speed import core_speed
 
     done = core_speed.run(args.rounds, progress)
     if args.output == "json":
@@ -212,7 +216,8 @@ def _core(args: argparse.Namespace, progress: Progress) -> int:
 
 
 def _dashboard(args: argparse.Namespace, progress: Progress) -> int:
-    from gangsched.lab.bench import dashboard_speed, tables
+    from gangsched.lab.bench import tables
+    from gangsched.lab.bench.speed import dashboard_speed
 
     done = dashboard_speed.run(args.rounds, progress)
     if args.output == "json":

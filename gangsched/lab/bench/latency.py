@@ -18,16 +18,16 @@ from rich.console import Console
 from rich.table import Table
 
 from gangsched.errors import GangschedError
-from gangsched.lab.bench import contenders, meters, report
-from gangsched.lab.bench.cluster import Cluster, Created
 from gangsched.lab.bench.figures import percentile
-from gangsched.lab.bench.main_job import control_plane
 from gangsched.lab.bench.progress import Progress
-from gangsched.lab.bench.rounds import Bench
+from gangsched.lab.bench.rounds import contenders, meters, report
+from gangsched.lab.bench.rounds.cluster import Cluster, Created
+from gangsched.lab.bench.rounds.main_job import control_plane
+from gangsched.lab.bench.rounds.rounds import Bench
+from gangsched.lab.bench.rounds.watch_log import WatchProcess, first_binds
+from gangsched.lab.bench.rounds.workload import PodRef, Shape, pod_document
 from gangsched.lab.bench.tables import print_conditions, print_targets, text
 from gangsched.lab.bench.targets import Target, at_most
-from gangsched.lab.bench.watch_log import WatchProcess, first_binds
-from gangsched.lab.bench.workload import PodRef, Shape, pod_document
 
 N_WARM_UP = 5
 GANG_S = 60.0

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gangsched.lab.bench.figures import Spread
-from gangsched.lab.bench.report import Report, Summary
+from gangsched.lab.bench.rounds.report import Report, Summary
 from gangsched.lab.bench.targets import Target, verdict
 
 PIPE_COLUMNS = 150

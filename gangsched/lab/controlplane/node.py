@@ -28,7 +28,7 @@ from gangsched.errors import ConfigError, GangschedError
 from gangsched.lab.controlplane import assets
 from gangsched.lab.controlplane.daemon import Daemon, free_ports
 from gangsched.lab.controlplane.processes import ControlPlane
-from gangsched.model.quantity import to_int, to_milli
+from gangsched.model.text.quantity import to_int, to_milli
 
 NEEDED = ("containerd", "ctr", "runc", "unshare", "busybox")
 PACKAGES = "apt-get install -y --no-install-recommends containerd runc busybox-static util-linux"

@@ -24,7 +24,7 @@ from gangsched.lab.sim.world.store import KINDS
 from gangsched.lab.sim.world.weather import CALM, BindFate, Weather
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.devices import ALLOCATED_KEY
+from gangsched.model.devices.annotations import ALLOCATED_KEY
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import BIND_KEYS, DIALECTS
 

@@ -1,4 +1,4 @@
-"""`gangsched counterfactual DIR`: its flags, and reading its inputs. Called by cli.py."""
+"""`gangsched counterfactual DIR`: its flags, and reading its inputs. Called by command.cli."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from pathlib import Path
 
 import msgspec
 
-from gangsched import printing
+from gangsched.command import printing
 from gangsched.config import SchedulerConfig, parse_config
 from gangsched.core.framework.profile import Profile
 from gangsched.errors import ConfigError
 from gangsched.extension.loading import KnownPlugins
 from gangsched.extension.source import ConfigSource
-from gangsched.flags import add_plugin_flag
 from gangsched.journal.records import Reconfigured, Start
-from gangsched.journal.replaying import check_plugins
+from gangsched.journal.replay.replaying import check_plugins
 from gangsched.journal.segments import segments_at
 from gangsched.journal.unreadable import REPAIR
-from gangsched.lab.counterfactual.answer import Question, answer
+from gangsched.lab.counterfactual.answers.answer import Question, answer
+from gangsched.lab.counterfactual.answers.picture import picture
+from gangsched.lab.counterfactual.answers.report import print_answer
 from gangsched.lab.counterfactual.day import Day
 from gangsched.lab.counterfactual.gangs import MAX_ADDED
-from gangsched.lab.counterfactual.picture import picture
 from gangsched.lab.counterfactual.reading import read_day
-from gangsched.lab.counterfactual.report import print_answer
-from gangsched.model.printable import clean
+from gangsched.model.text.printable import clean
 from gangsched.plugins import build_profiles
+from gangsched.process.flags import add_plugin_flag
 
 _MAX_SEEDS = 100
 _MAX_ROWS = 1000

@@ -8,7 +8,7 @@ from random import Random
 import msgspec
 from msgspec.structs import replace
 
-from gangsched.config.strict import nearest
+from gangsched.config.reading.strict import nearest
 from gangsched.errors import ConfigError
 from gangsched.lab.counterfactual.day import Day, Life, OtherEvent
 from gangsched.lab.counterfactual.model import Outcome

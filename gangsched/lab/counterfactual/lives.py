@@ -13,8 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from gangsched.lab.counterfactual.day import Edit, Ending, Life
-from gangsched.model.device_labels import allocated_labels
-from gangsched.model.devices import ALLOCATED_KEY, VISIBLE_BY_CONTAINER, VISIBLE_KEY
+from gangsched.model.devices.annotations import ALLOCATED_KEY, VISIBLE_BY_CONTAINER, VISIBLE_KEY
+from gangsched.model.devices.labels import allocated_labels
 from gangsched.model.objects import Pod, PodStatus
 from gangsched.model.pod_group import BIND_KEYS
 

@@ -1,7 +1,7 @@
 """A day under a configuration: the real core in virtual time on the model's cluster.
 
-The core is driven as by app.py: events, deadlines, then groups until none can be tried. Deciding takes no
-time here.
+The core is driven as by process.app: events, deadlines, then groups until none can be tried. Deciding takes
+no time here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gangsched.config import SchedulerConfig, Settings
 from gangsched.core.cache.cache import Cache
 from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.steps import Defect
+from gangsched.core.turns.steps import Defect
 from gangsched.errors import GangschedError
 from gangsched.lab.counterfactual.cluster import Cluster, Course
 from gangsched.lab.counterfactual.day import Day

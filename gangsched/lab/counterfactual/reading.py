@@ -13,7 +13,7 @@ from itertools import groupby
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError, ParseError
 from gangsched.journal.records import End, Reconfigured, Record, Start, State, Turn, read_events
-from gangsched.journal.replaying import Replay
+from gangsched.journal.replay.replaying import Replay
 from gangsched.journal.segments import Reader, Segment, naming
 from gangsched.journal.unreadable import Ended, empty_among, lost_after, starts_of
 from gangsched.lab.counterfactual.day import Day, OtherEvent

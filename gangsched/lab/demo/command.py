@@ -23,8 +23,8 @@ from gangsched.errors import ConfigError
 from gangsched.lab.demo.files import Written, kubeconfig_path, trace_path
 from gangsched.lab.demo.performance import Options, Performance
 from gangsched.lab.demo.samples import find_samples
+from gangsched.lab.demo.shows.terminal import choose
 from gangsched.lab.demo.story import N_GPUS, N_NODES, N_RACKS
-from gangsched.lab.demo.terminal import choose
 from gangsched.logs import set_up_logs
 
 _MAX_SPEED = 100.0

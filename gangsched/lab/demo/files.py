@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gangsched.errors import ConfigError
-from gangsched.telemetry.trace_file import opened
+from gangsched.telemetry.sending.trace_file import opened
 from gangsched.whole_file import private, write_whole
 
 

@@ -1,6 +1,6 @@
 """Short names for many things: n[04-07] for nodes, as Slurm writes host lists, and for device IDs alike.
 
-Called by gangsched.lab.demo.screen and the words around it.
+Called by gangsched.lab.demo.shows.screen and the words around it.
 """
 
 from __future__ import annotations

@@ -21,12 +21,12 @@ from anyio.abc import TaskStatus
 
 from gangsched.errors import ConfigError, GangschedError
 from gangsched.lab.demo.files import Written
-from gangsched.lab.demo.picture import picture
 from gangsched.lab.demo.play import Play
-from gangsched.lab.demo.show import Lines, Table
+from gangsched.lab.demo.shows.picture import picture
+from gangsched.lab.demo.shows.show import Lines, Table
+from gangsched.lab.demo.shows.summary import summary
 from gangsched.lab.demo.stage import LiveStage, open_stage
 from gangsched.lab.demo.story import N_GPUS, N_NODES, N_RACKS, STORY
-from gangsched.lab.demo.summary import summary
 
 # A terminal that is closed is a reason to tidy up, too.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import anyio
 
-from gangsched.core.reports import GroupView, NodeView
+from gangsched.core.explaining.reports import GroupView, NodeView
 from gangsched.errors import GangschedError
 from gangsched.lab.demo.scene import Change, Chronicle, Scene
 from gangsched.lab.demo.story import Action, Step

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gangsched.core.reports import GroupView, NodeView
+from gangsched.core.explaining.reports import GroupView, NodeView
 from gangsched.core.types.group import GroupState
 from gangsched.lab.demo.names import host_list, seconds
-from gangsched.model.printable import several
+from gangsched.model.text.printable import several
 
 DELETED = "deleted"
 ENDED = "ended"

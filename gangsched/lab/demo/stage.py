@@ -15,19 +15,19 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from gangsched.app import SchedulerApp
 from gangsched.config import SchedulerConfig, TracingSettings, default_config
 from gangsched.config.queueing import QueueingSettings
-from gangsched.core.reports import GroupView, NodeView, view_groups, view_nodes
+from gangsched.core.explaining.reports import GroupView, NodeView, view_groups, view_nodes
+from gangsched.kube.access.credentials import load_credentials
 from gangsched.kube.client import ApiClient
-from gangsched.kube.credentials import load_credentials
 from gangsched.lab.apiserver.app import EmbeddedCluster
 from gangsched.lab.demo.play import StoryFailed
 from gangsched.lab.demo.samples import JOBS, read
 from gangsched.lab.demo.story import N_GPUS, N_NODES, N_RACKS, TOTAL_MBPS, Action, Delete, Report
-from gangsched.model.bandwidth import MEGABYTE, REMAINING_KEY, RemainingBandwidth, remaining_annotation
 from gangsched.model.owners import ORDERED
+from gangsched.model.stated.bandwidth import MEGABYTE, REMAINING_KEY, RemainingBandwidth, remaining_annotation
 from gangsched.plugins import IN_TREE
+from gangsched.process.app import SchedulerApp
 from gangsched.telemetry.service import Tracing
 from gangsched.web.listening import WebSettings
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from gangsched.core.reports import GroupView
+from gangsched.core.explaining.reports import GroupView
 from gangsched.core.types.group import GroupState
 from gangsched.lab.demo.names import host_list, seconds
 from gangsched.lab.demo.scene import DELETED, ENDED, RUNNING, Chronicle, promise_of, took_s

@@ -7,5 +7,6 @@
     writing     records of a journal into a file, as fast as they come
     command     `gangsched import`
 
-Not here: reading the formats of workloads (lab.bench.queueing.traces and sacct, which the bench reads too).
+Not here: reading the formats of workloads (lab.bench.queueing.traces.traces and sacct, which the bench reads
+too).
 """

@@ -1,4 +1,4 @@
-"""`gangsched import KIND FILE... OUT`: other schedulers' days as a journal. Called by cli.py."""
+"""`gangsched import KIND FILE... OUT`: other schedulers' days as a journal. Called by command.cli."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from gangsched import printing
+from gangsched.command import printing
 from gangsched.errors import ConfigError
-from gangsched.lab.bench.queueing.jobs import Job
-from gangsched.lab.bench.queueing.traces import jobs_of
-from gangsched.lab.counterfactual.words import duration
+from gangsched.lab.bench.queueing.traces.jobs import Job
+from gangsched.lab.bench.queueing.traces.traces import jobs_of
+from gangsched.lab.counterfactual.answers.words import duration
 from gangsched.lab.importing.history import write_history
 from gangsched.lab.importing.jobs import Written, taken, write_jobs
 from gangsched.lab.importing.kubernetes import History, read_history
 from gangsched.lab.importing.nodes import MAX_NODES, equal_nodes, listed_nodes
 from gangsched.lab.importing.writing import JournalFile
-from gangsched.model.printable import clean, several
+from gangsched.model.text.printable import clean, several
 
 _KUBERNETES = "kubernetes"
 _KINDS = {

@@ -17,13 +17,13 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError, InvariantError
 from gangsched.journal.records import WORKLOAD_OVER
 from gangsched.journal.state import BuildCore
-from gangsched.lab.bench.queueing.jobs import Job, in_order
 from gangsched.lab.bench.queueing.live import Cluster
-from gangsched.lab.bench.workload import RESOURCE
+from gangsched.lab.bench.queueing.traces.jobs import Job, in_order
+from gangsched.lab.bench.rounds.workload import RESOURCE
 from gangsched.lab.counterfactual.reading import MAX_DAYS
 from gangsched.lab.importing.writing import JournalFile, VirtualRecorder
 from gangsched.model.objects import Node
-from gangsched.model.quantity import to_int, to_milli
+from gangsched.model.text.quantity import to_int, to_milli
 from gangsched.plugins import IN_TREE, build_profiles
 
 # The beginning of a workload without a date.

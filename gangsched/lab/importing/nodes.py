@@ -14,9 +14,9 @@ import msgspec
 from msgspec.structs import replace
 
 from gangsched.errors import ConfigError
-from gangsched.lab.bench.queueing.traces import number_reader
-from gangsched.lab.bench.workload import PODS_PER_NODE, RESOURCE, node
-from gangsched.model.devices import INVENTORY_KEY
+from gangsched.lab.bench.queueing.traces.traces import number_reader
+from gangsched.lab.bench.rounds.workload import PODS_PER_NODE, RESOURCE, node
+from gangsched.model.devices.annotations import INVENTORY_KEY
 from gangsched.model.objects import Node, NodeStatus
 
 MAX_NODES = 20_000

@@ -22,9 +22,9 @@ import msgspec
 from msgspec.structs import replace
 
 from gangsched.errors import ConfigError
-from gangsched.garbage_collection import collect_rarely
 from gangsched.lab.sim.runs.driver import Broken
 from gangsched.lab.sim.runs.storms import STORMS, Case, case, shrink
+from gangsched.process.garbage_collection import collect_rarely
 from gangsched.whole_file import write_whole
 
 _USAGE = """\

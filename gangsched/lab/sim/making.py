@@ -1,7 +1,7 @@
 """The schedulers of simulations, as they are assembled live.
 
 Lives here: configurations, a scheduler with one, and one with additional plugins. Not here: which queues
-there are (lab.sim.workloads.guaranteed_queues, lab.sim.workloads.limited_queues), followers
+there are (lab.sim.workloads.queues.guaranteed, lab.sim.workloads.queues.limited), followers
 (lab.sim.runs.duel). Called by these, lab.sim.runs.driver, lab.sim.runs.storms and tests.
 """
 
@@ -63,7 +63,7 @@ def scheduler_of(config: SchedulerConfig, settings: Settings, *plugins: Any) -> 
 
 
 def scheduler_by(profiles: Mapping[str, Profile], settings: Settings) -> Scheduler:
-    """Makes a scheduler with these profiles; each phase of its turns is checked (core.dirty)."""
+    """Makes a scheduler with these profiles; each phase of its turns is checked (core.turns.dirty)."""
     scheduler = Scheduler(profiles, settings, node_capacity=4, wall_ahead_s=at(0).timestamp())
     scheduler.check_marks()
     return scheduler

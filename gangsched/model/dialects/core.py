@@ -10,7 +10,7 @@ from gangsched.model.dialects.dialect import ALL, SINGLE, Dialect, Numbers, Obje
 from gangsched.model.dialects.numbers import GROUPS_KEY, count, priority_class
 from gangsched.model.fields import Fields
 from gangsched.model.objects import CustomObject
-from gangsched.model.topology import both, parse_constraints
+from gangsched.model.stated.topology import both, parse_constraints
 
 WHERE = "spec.schedulingGroup.podGroupName"
 """The field in which a pod names its group; it is outside the metadata."""

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from gangsched.model.devices.required_ids import NONE_REQUIRED
 from gangsched.model.fields import Fields
 from gangsched.model.objects import CustomObject
-from gangsched.model.required_ids import NONE_REQUIRED
-from gangsched.model.topology import Topology
+from gangsched.model.stated.topology import Topology
 
 POD = "pod"
 """Used as the dialect of a pod that names no group."""
@@ -43,10 +43,10 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     lacks, so that it may not start; wishes: those that it may start without. preempts: whether it may preempt
     at all. is_basic: its object states that its pods start one by one, so another group name that a pod's
     user wrote wins. topology: the node labels whose value its members must, or should, share. required_ids:
-    the resources whose device IDs must be known on its members' nodes (model.required_ids). packing_weight:
-    packing's weight among the scores; None: the profile's (model.packing_weight). priority, priority_class:
-    what its object asks for; no quota of pods applies to that, so how far it counts is the rule of
-    core.groups.priorities. walltime: the annotations of its object that state how long it runs
+    the resources whose device IDs must be known on its members' nodes (model.devices.required_ids).
+    packing_weight: packing's weight among the scores; None: the profile's (model.stated.packing_weight).
+    priority, priority_class: what its object asks for; no quota of pods applies to that, so how far it counts
+    is the rule of core.groups.priorities. walltime: the annotations of its object that state how long it runs
     (model.walltime).
     """
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from gangsched.model.dialects import kai, koordinator, lightweight, ours, volcano, yunikorn
 from gangsched.model.dialects.dialect import Metadata, PodGroup
 from gangsched.model.objects import ObjectMeta, Pod
-from gangsched.model.topology import TOPOLOGY_KEY
+from gangsched.model.stated.topology import TOPOLOGY_KEY
 
 _KUEUE_GROUP = "kueue.x-k8s.io/pod-group-name"
 _KUEUE_SERVING = "kueue.x-k8s.io/pod-group-serving"

@@ -20,7 +20,7 @@ from gangsched.model.dialects.dialect import Dialect, Numbers, ObjectKind
 from gangsched.model.dialects.numbers import GROUPS_KEY, MAX_MEMBERS, count, priority_class
 from gangsched.model.fields import Fields
 from gangsched.model.objects import CustomObject
-from gangsched.model.topology import Topology, both, topology_level
+from gangsched.model.stated.topology import Topology, both, topology_level
 
 POD_GROUP_NAME = "pod-group-name"
 SUBGROUP = "kai.scheduler/subgroup-name"

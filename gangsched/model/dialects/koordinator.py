@@ -12,7 +12,7 @@ from __future__ import annotations
 from gangsched.errors import ParseError
 from gangsched.model.dialects.dialect import Dialect, GroupKey, Metadata, Numbers
 from gangsched.model.dialects.numbers import count, parse_duration_s, start_together
-from gangsched.model.topology import TOPOLOGY_KEY, annotated_topology
+from gangsched.model.stated.topology import TOPOLOGY_KEY, annotated_topology
 
 _PREFIX = "gang.scheduling.koordinator.sh/"
 NAME = _PREFIX + "name"

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from gangsched.errors import ParseError
-from gangsched.model import bounded
 from gangsched.model.dialects.dialect import ALL, SINGLE, GroupKey, Metadata, Numbers
-from gangsched.model.packing_weight import annotated_packing_weight
 from gangsched.model.resources import parse_quantities
-from gangsched.model.topology import annotated_topology
+from gangsched.model.stated.packing_weight import annotated_packing_weight
+from gangsched.model.stated.topology import annotated_topology
+from gangsched.model.text import bounded
 
 TOTAL_MEMBERS_KEY = "gangsched.io/total-members"
 TIMEOUT_KEY = "gangsched.io/schedule-timeout"

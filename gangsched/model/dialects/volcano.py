@@ -11,7 +11,7 @@ from gangsched.model.dialects.dialect import Dialect, Numbers, ObjectKind
 from gangsched.model.dialects.numbers import GROUPS_KEY, count, min_resources, priority_class
 from gangsched.model.fields import Fields
 from gangsched.model.objects import CustomObject
-from gangsched.model.topology import TOPOLOGY_KEY
+from gangsched.model.stated.topology import TOPOLOGY_KEY
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
 OWN_GROUP_NAME = "scheduling.volcano.sh/group-name"

@@ -14,9 +14,9 @@ import re
 import msgspec
 
 from gangsched.errors import ParseError
-from gangsched.model import bounded
 from gangsched.model.dialects.dialect import Dialect, GroupKey, Metadata, Numbers
 from gangsched.model.dialects.numbers import MAX_MEMBERS, count
+from gangsched.model.text import bounded
 
 _PREFIX = "yunikorn.apache.org/"
 APP_ID = _PREFIX + "app-id"

@@ -12,12 +12,12 @@ from itertools import islice
 
 import msgspec
 
-from gangsched.core.cache.device_column import DeviceColumn
-from gangsched.core.cache.node_table import NodeTable
+from gangsched.core.cache.devices.column import DeviceColumn
+from gangsched.core.cache.nodes.table import NodeTable
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group, MemberState
 from gangsched.model.pod_group import GroupKey
-from gangsched.model.printable import clean
+from gangsched.model.text.printable import clean
 
 # A cell's code: one of these, or FIRST_GROUP + 2 x the group's number, + 1 while only reserved.
 FREE, UNHEALTHY, FOREIGN, COUNTED, CLAIMED = range(5)

@@ -18,7 +18,7 @@ import msgspec
 from gangsched.core.scheduler import Scheduler
 from gangsched.web.board.cells import Cells, Changes
 from gangsched.web.board.history import History, Sample
-from gangsched.web.queue import Queue
+from gangsched.web.pages.queue import Queue
 
 TICK_S = 0.5
 # The tick while the first viewer waits for the whole map.

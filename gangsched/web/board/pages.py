@@ -16,16 +16,16 @@ import anyio
 import msgspec
 from aiohttp import web
 
-from gangsched.core.reports import MemberView, NodeView, view_members, view_node
+from gangsched.core.explaining.reports import MemberView, NodeView, view_members, view_node
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError
-from gangsched.model.printable import clean
+from gangsched.model.text.printable import clean
 from gangsched.web.access import Access, Refused
 from gangsched.web.board.feed import Feed
 from gangsched.web.board.sessions import COOKIE, LIFETIME_S, Sessions
 from gangsched.web.board.whatif import MAX_BYTES, NotNow, WhatIf
-from gangsched.web.explanations import Explanations
-from gangsched.web.stories import Stories
+from gangsched.web.pages.explanations import Explanations
+from gangsched.web.pages.stories import Stories
 from gangsched.web.turns import Turns
 
 ROOT = "/dashboard"

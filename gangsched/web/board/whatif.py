@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from gangsched.command.snapshot import Snapshot
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ApiError, ConfigError
 from gangsched.model.events import LeadershipGained
-from gangsched.snapshot import Snapshot
 from gangsched.web.board.in_copy import CopyFailed, Found, in_copy
 from gangsched.whatif.cluster import Classes, Cluster
 from gangsched.whatif.files import read_documents

@@ -1,4 +1,4 @@
-"""`gangsched top`: the running scheduler, live in a terminal. Called by cli.py.
+"""`gangsched top`: the running scheduler, live in a terminal. Called by command.cli.
 
 As the plugin `kubectl gangsched top` too.
 """
@@ -15,11 +15,11 @@ from urllib.parse import quote
 import anyio
 import msgspec
 
+from gangsched.command.namespaces import add_list_flags, listed
 from gangsched.errors import ApiError, ConfigError
-from gangsched.namespaces import add_list_flags, listed
 from gangsched.signals import run_loop
-from gangsched.web.answers import TopPage
-from gangsched.web.asking import Ask, add_flags, connected, decoded, server_of
+from gangsched.web.commands.asking import Ask, add_flags, connected, decoded, server_of
+from gangsched.web.pages.answers import TopPage
 from gangsched.web.top import terminal as terminals
 from gangsched.web.top.rates import Looks, Pace
 from gangsched.web.top.screen import SORTS, View, draw, ordered, text

@@ -17,13 +17,13 @@ import msgspec
 import numpy as np
 
 from gangsched import __version__
-from gangsched.core.cache.device_column import DeviceColumn
+from gangsched.core.cache.devices.column import DeviceColumn
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import MemberState
-from gangsched.model.printable import clean
-from gangsched.web.answers import DeviceCounts, Times, TopPage
-from gangsched.web.measures import ATTEMPT_S, LAG_S, SCHEDULED, SLI_S, Distribution, Measures
-from gangsched.web.queue import Queue
+from gangsched.model.text.printable import clean
+from gangsched.web.metrics.measures import ATTEMPT_S, LAG_S, SCHEDULED, SLI_S, Distribution, Measures
+from gangsched.web.pages.answers import DeviceCounts, Times, TopPage
+from gangsched.web.pages.queue import Queue
 from gangsched.web.turns import Turns
 
 # Requests within this time get the same answer.

@@ -6,7 +6,7 @@ from collections import deque
 
 import msgspec
 
-from gangsched.web.answers import Times, TopPage
+from gangsched.web.pages.answers import Times, TopPage
 
 # Rates and percentiles cover this time, or as long as pages have been read.
 WINDOW_S = 60.0

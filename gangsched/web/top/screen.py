@@ -14,9 +14,9 @@ from typing import NamedTuple
 import msgspec
 from rich.cells import cell_len, set_cell_size
 
-from gangsched.model.printable import clean
-from gangsched.web.answers import DeviceCounts, QueueRow, TopPage
-from gangsched.web.queue_command import duration
+from gangsched.model.text.printable import clean
+from gangsched.web.commands.queue import duration
+from gangsched.web.pages.answers import DeviceCounts, QueueRow, TopPage
 from gangsched.web.top.rates import KINDS, Pace, Percentiles
 
 MIN_WIDTH, MIN_HEIGHT = 40, 8

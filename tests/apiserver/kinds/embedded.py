@@ -12,11 +12,11 @@ from random import Random
 from typing import Any
 
 from gangsched.api_rules.status import StatusError
-from gangsched.lab.apiserver.handlers import Handlers
+from gangsched.lab.apiserver.http.handlers import Handlers
+from gangsched.lab.apiserver.http.requests import Request
+from gangsched.lab.apiserver.http.responses import Answer
 from gangsched.lab.apiserver.kinds import bootstrap, builtin_strategies
 from gangsched.lab.apiserver.registry import Registry
-from gangsched.lab.apiserver.requests import Request
-from gangsched.lab.apiserver.responses import Answer
 from tests.apiserver.kinds.recording import Answer as Said
 
 

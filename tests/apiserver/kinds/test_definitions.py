@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gangsched.lab.apiserver.store import Change
+from gangsched.lab.apiserver.storage.store import Change
 from tests.apiserver.kinds.embedded import Embedded
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gangsched.lab.apiserver.kinds.pod_updates import update_problems
+from gangsched.lab.apiserver.kinds.pods.updates import update_problems
 from tests.support.bodies import pod
 from tests.support.compared import Compared
 

@@ -15,9 +15,9 @@ import msgspec
 
 from gangsched.lab.apiserver.registry import Registry
 from gangsched.lab.apiserver.simulated import SimulatedCluster, build_nodes
-from gangsched.lab.apiserver.store import Item
+from gangsched.lab.apiserver.storage.store import Item
 from gangsched.lab.apiserver.strategy import Context, Object, Strategy
-from gangsched.model.devices import ALLOCATED_KEY
+from gangsched.model.devices.annotations import ALLOCATED_KEY
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 GPU = "nvidia.com/gpu"

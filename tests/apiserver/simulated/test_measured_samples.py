@@ -11,16 +11,16 @@ from pathlib import Path
 
 import msgspec
 
-from gangsched.app import SchedulerApp
 from gangsched.config import SchedulerConfig, default_config, parse_config
+from gangsched.kube.access.credentials import load_credentials
 from gangsched.kube.client import ApiClient
-from gangsched.kube.credentials import load_credentials
 from gangsched.lab.apiserver.app import EmbeddedCluster, Simulation
 from gangsched.lab.apiserver.strategy import Object
 from gangsched.lab.demo.story import STORY
-from gangsched.model.bandwidth import MEGABYTE, REMAINING_KEY, RemainingBandwidth, remaining_annotation
-from gangsched.model.load import LOAD_KEY, NodeLoad, Performance, Utilisation, load_annotation
+from gangsched.model.stated.bandwidth import MEGABYTE, REMAINING_KEY, RemainingBandwidth, remaining_annotation
+from gangsched.model.stated.load import LOAD_KEY, NodeLoad, Performance, Utilisation, load_annotation
 from gangsched.plugins import IN_TREE
+from gangsched.process.app import SchedulerApp
 from tests.apiserver.simulated.test_samples import ROOT, Live
 
 SAMPLES = ROOT / "config" / "samples" / "measured"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from gangsched.lab.apiserver.handlers import Handlers
+from gangsched.lab.apiserver.http.handlers import Handlers
+from gangsched.lab.apiserver.http.requests import Request
+from gangsched.lab.apiserver.http.responses import Answer
 from gangsched.lab.apiserver.kinds import serve_metrics
-from gangsched.lab.apiserver.requests import Request
-from gangsched.lab.apiserver.responses import Answer
 from gangsched.lab.apiserver.strategy import Object
 from tests.apiserver.simulated.scenario import World, pod
 

@@ -8,7 +8,7 @@ from random import Random
 import msgspec
 import pytest
 
-from gangsched.model.devices import ALLOCATED_KEY
+from gangsched.model.devices.annotations import ALLOCATED_KEY
 from tests.apiserver.simulated.scenario import GPU, World, gpu, pod
 
 N_NODES, N_GPUS = 4, 4

@@ -17,7 +17,7 @@ from gangsched.lab.apiserver.simulated import (
 )
 from gangsched.lab.apiserver.simulated.timetable import Timetable
 from gangsched.lab.apiserver.strategy import Object
-from gangsched.model.devices import parse_inventory
+from gangsched.model.devices.annotations import parse_inventory
 from tests.apiserver.simulated.scenario import EPOCH, GPU, World, gpu, pod
 
 NODE = "node-0"

@@ -14,7 +14,7 @@ import pytest
 
 from gangsched.errors import ApiError
 from gangsched.lab.apiserver.simulated import build_nodes
-from gangsched.lab.apiserver.store import Change
+from gangsched.lab.apiserver.storage.store import Change
 from gangsched.lab.apiserver.strategy import Object
 from gangsched.lab.controlplane.processes import ControlPlane
 from tests.apiserver.simulated.scenario import EPOCH, World, pod

@@ -12,15 +12,15 @@ import msgspec
 import pytest
 import yaml
 
-from gangsched.app import SchedulerApp
 from gangsched.config import SchedulerConfig, default_config
+from gangsched.kube.access.credentials import load_credentials
 from gangsched.kube.client import ApiClient
-from gangsched.kube.credentials import load_credentials
 from gangsched.lab.apiserver.app import EmbeddedCluster, Simulation
 from gangsched.lab.apiserver.strategy import Object
-from gangsched.model.devices import parse_allocation
+from gangsched.model.devices.annotations import parse_allocation
 from gangsched.model.objects import Node
 from gangsched.plugins import IN_TREE
+from gangsched.process.app import SchedulerApp
 from tests.support.tasks import until
 
 ROOT = Path(__file__).parents[3]

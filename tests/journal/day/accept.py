@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from gangsched.model.printable import several
+from gangsched.model.text.printable import several
 from tests.journal.day.decisions import DECISIONS, DIRECTORY, decisions, journals_in, read_kept, records_of
 from tests.journal.day.making import DAY_S, N_GANGS, journals
 

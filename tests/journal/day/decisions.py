@@ -16,9 +16,9 @@ import zstandard
 
 from gangsched.core.types.group import GroupState
 from gangsched.journal.records import Record, Start, Turn, read_record
-from gangsched.journal.replaying import Divergence, Replay
+from gangsched.journal.replay.replaying import Divergence, Replay
 from gangsched.model import effects as ef
-from gangsched.model.devices import ALLOCATED_KEY
+from gangsched.model.devices.annotations import ALLOCATED_KEY
 
 DIRECTORY = Path(__file__).parent / "kept"
 DECISIONS = "decisions.txt"

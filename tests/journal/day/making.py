@@ -16,7 +16,7 @@ import msgspec
 import zstandard
 
 from gangsched.config import SchedulerConfig, parse_config
-from gangsched.core.groups.extenders import ExtenderVerdicts
+from gangsched.core.groups.attempts.extenders import ExtenderVerdicts
 from gangsched.core.scheduler import Scheduler
 from gangsched.extenders.asking import verdicts_of
 from gangsched.journal.counted import Counted

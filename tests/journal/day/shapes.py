@@ -21,7 +21,7 @@ from gangsched.model.pod_group import (
     TIMEOUT_KEY,
     TOTAL_MEMBERS_KEY,
 )
-from gangsched.model.topology import TOPOLOGY_KEY
+from gangsched.model.stated.topology import TOPOLOGY_KEY
 from gangsched.model.walltime import WALLTIME_KEY
 
 BLOCK = "topology.example.com/block"

@@ -6,11 +6,11 @@ from collections.abc import Collection
 
 import numpy as np
 
-from gangsched.core.cache.device_ledger import DeviceLedger
+from gangsched.core.cache.devices.ledger import DeviceLedger
 from gangsched.core.cache.view.rows import RowQueries, shown
 from gangsched.core.types.arrays import BoolArray, IntArray
-from gangsched.core.types.pod_template import PodTemplate
-from gangsched.model.devices import DeviceInventory
+from gangsched.core.types.templates.pod_template import PodTemplate
+from gangsched.model.devices.annotations import DeviceInventory
 
 Wishes = tuple[tuple[PodTemplate, tuple[int, ...]], ...]
 """(template, the devices of each of its pods as a mask) in the order in which they were placed."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gangsched.core.cache.images import Image
-from gangsched.core.cache.node_table import CodeArray, LabelColumn
+from gangsched.core.cache.nodes.images import Image
+from gangsched.core.cache.nodes.table import CodeArray, LabelColumn
 from gangsched.core.cache.view.rows import RowQueries, shown
 from gangsched.core.types.arrays import BoolArray
 from gangsched.model.objects import Node, Taint

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from gangsched.core.cache.pod_index import PodIndex
+from gangsched.core.cache.pods.index import PodIndex
 from gangsched.core.cache.view.rows import RowQueries
-from gangsched.core.types.affinity_terms import Carried
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.group import PodInfo
-from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.templates.affinity_terms import Carried
+from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.model.objects import Pod
 from gangsched.model.selectors import PodTerm
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from gangsched.core.cache.view.rows import RowQueries, shown
 from gangsched.core.types.arrays import IntArray
-from gangsched.core.types.pod_template import HostPort
+from gangsched.core.types.templates.pod_template import HostPort
 from gangsched.model.resources import ResourceTable
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gangsched.core.cache.node_table import NodeTable
+from gangsched.core.cache.nodes.table import NodeTable
 from gangsched.core.types.arrays import BoolArray, IntArray
 
 _ArrayT = TypeVar("_ArrayT", bound=np.ndarray[Any, Any])

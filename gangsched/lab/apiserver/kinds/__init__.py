@@ -1,23 +1,18 @@
 """The kinds that have their own rules: one strategy each, by resource.
 
-Lives here: the table, and the objects that a cluster has initially. Called by app.py and tests.
+Lives here: the table, and the objects that a cluster has initially. Called by process.app and tests.
 """
 
 from __future__ import annotations
 
-from gangsched.lab.apiserver.kinds.binding import BindingStrategy
-from gangsched.lab.apiserver.kinds.budgets import BudgetStrategy
 from gangsched.lab.apiserver.kinds.definitions import DefinitionStrategy
-from gangsched.lab.apiserver.kinds.deployments import DeploymentStrategy
 from gangsched.lab.apiserver.kinds.events import EventStrategy, NewEventStrategy
-from gangsched.lab.apiserver.kinds.jobs import JobStrategy
 from gangsched.lab.apiserver.kinds.leases import LeaseStrategy
 from gangsched.lab.apiserver.kinds.metrics import NodeMetricsStrategy, PodMetricsStrategy
 from gangsched.lab.apiserver.kinds.namespaces import NamespaceStrategy
 from gangsched.lab.apiserver.kinds.nodes import NodeStrategy
-from gangsched.lab.apiserver.kinds.pod_groups import PodGroupStrategy
-from gangsched.lab.apiserver.kinds.pods import PodStrategy
-from gangsched.lab.apiserver.kinds.priority_classes import SYSTEM, SYSTEM_DESCRIPTIONS, PriorityClassStrategy
+from gangsched.lab.apiserver.kinds.pods.binding import BindingStrategy
+from gangsched.lab.apiserver.kinds.pods.pods import PodStrategy
 from gangsched.lab.apiserver.kinds.reviews import (
     AccessReviewStrategy,
     RulesReviewStrategy,
@@ -34,6 +29,15 @@ from gangsched.lab.apiserver.kinds.stored import (
     StorageClassStrategy,
 )
 from gangsched.lab.apiserver.kinds.volumes import ClaimStrategy, VolumeStrategy
+from gangsched.lab.apiserver.kinds.workloads.budgets import BudgetStrategy
+from gangsched.lab.apiserver.kinds.workloads.deployments import DeploymentStrategy
+from gangsched.lab.apiserver.kinds.workloads.jobs import JobStrategy
+from gangsched.lab.apiserver.kinds.workloads.pod_groups import PodGroupStrategy
+from gangsched.lab.apiserver.kinds.workloads.priority_classes import (
+    SYSTEM,
+    SYSTEM_DESCRIPTIONS,
+    PriorityClassStrategy,
+)
 from gangsched.lab.apiserver.resources import METRICS
 from gangsched.lab.apiserver.strategy import Cluster, Object, Strategy
 

@@ -19,7 +19,7 @@ from gangsched.api_rules.status import FieldProblem, invalid_value, required
 from gangsched.lab.apiserver.kinds.custom_objects import CustomStrategy
 from gangsched.lab.apiserver.resources import STATUS_VERBS, Resource, Subresource
 from gangsched.lab.apiserver.schema.definitions import schema_problems, schema_warnings
-from gangsched.lab.apiserver.store import Item
+from gangsched.lab.apiserver.storage.store import Item
 from gangsched.lab.apiserver.strategy import Context, Object, Strategy, keep, keep_all_but_status
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"

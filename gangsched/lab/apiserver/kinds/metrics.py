@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gangsched.lab.apiserver.strategy import Context, Object, Strategy
-from gangsched.model.quantity import to_int, to_milli
+from gangsched.model.text.quantity import to_int, to_milli
 
 # metrics-server's default resolution.
 _WINDOW = "15s"

@@ -9,7 +9,7 @@ Kubernetes 1.37.
 from __future__ import annotations
 
 from gangsched.api_rules.canonical import canonical_list, tidy
-from gangsched.lab.apiserver.store import Item
+from gangsched.lab.apiserver.storage.store import Item
 from gangsched.lab.apiserver.strategy import Cluster, Context, Object, Strategy
 
 CLAIM_PROTECTION = "kubernetes.io/pvc-protection"

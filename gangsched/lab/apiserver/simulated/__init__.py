@@ -32,13 +32,13 @@ OutOfmemory, OutOf<resource>, UnexpectedAdmissionError, NodeAffinity, NodePorts,
 that two live pods are given, or that is unknown or unhealthy, leads to a Warning event on pod and node, the
 node's condition DeviceAllocationConflict and a line in the log.
 
-The rooms: nodes.py builds Node objects; cluster.py puts everything together, driver.py runs it in real time.
-Everything but driver.py is synchronous and gets the time as an argument.
+The rooms: lab.apiserver.simulated.nodes.nodes builds Node objects; cluster.py puts everything together,
+driver.py runs it in real time. Everything but driver.py is synchronous and gets the time as an argument.
 """
 
 from gangsched.lab.apiserver.simulated.cluster import SimulatedCluster
 from gangsched.lab.apiserver.simulated.driver import run
-from gangsched.lab.apiserver.simulated.nodes import (
+from gangsched.lab.apiserver.simulated.nodes.nodes import (
     Kill,
     build_nodes,
     check_kills,

@@ -15,7 +15,7 @@ import structlog
 
 from gangsched.api_rules.status import StatusError
 from gangsched.lab.apiserver.resources import Resource, Resources
-from gangsched.lab.apiserver.store import Item, Store
+from gangsched.lab.apiserver.storage.store import Item, Store
 from gangsched.lab.apiserver.strategy import Object, timestamp
 
 _log = structlog.get_logger(__name__)

@@ -22,13 +22,13 @@ from gangsched.lab.apiserver.simulated.budgets import Budgets
 from gangsched.lab.apiserver.simulated.garbage import Garbage
 from gangsched.lab.apiserver.simulated.jobs.controller import Jobs
 from gangsched.lab.apiserver.simulated.namespaces import Namespaces
-from gangsched.lab.apiserver.simulated.node_agent import LEASE_NAMESPACE, NodeAgents
 from gangsched.lab.apiserver.simulated.node_lifecycle import NodeLifecycle
-from gangsched.lab.apiserver.simulated.nodes import Kill
+from gangsched.lab.apiserver.simulated.nodes.node_agent import LEASE_NAMESPACE, NodeAgents
+from gangsched.lab.apiserver.simulated.nodes.nodes import Kill
 from gangsched.lab.apiserver.simulated.pod_groups import PodGroups
 from gangsched.lab.apiserver.simulated.timetable import Timetable
 from gangsched.lab.apiserver.simulated.view import View, node_of, pod_of
-from gangsched.lab.apiserver.store import Change, Item
+from gangsched.lab.apiserver.storage.store import Change, Item
 
 _log = structlog.get_logger(__name__)
 

@@ -12,11 +12,11 @@ import structlog
 
 from gangsched.api_rules.status import StatusError
 from gangsched.lab.apiserver.resources import Resource
-from gangsched.lab.apiserver.simulated import pod_status
 from gangsched.lab.apiserver.simulated.api import Api
+from gangsched.lab.apiserver.simulated.nodes import pod_status
 from gangsched.lab.apiserver.simulated.timetable import Timetable
 from gangsched.lab.apiserver.simulated.view import Meta, NodeView, Owner, PodView, View, meta_of
-from gangsched.lab.apiserver.store import Change
+from gangsched.lab.apiserver.storage.store import Change
 from gangsched.lab.apiserver.strategy import Object
 
 _log = structlog.get_logger(__name__)

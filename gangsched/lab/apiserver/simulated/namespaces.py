@@ -16,7 +16,7 @@ from gangsched.api_rules.status import StatusError
 from gangsched.lab.apiserver.resources import Resource
 from gangsched.lab.apiserver.simulated.api import Api
 from gangsched.lab.apiserver.simulated.view import meta_of
-from gangsched.lab.apiserver.store import Change, Item
+from gangsched.lab.apiserver.storage.store import Change, Item
 from gangsched.lab.apiserver.strategy import Object, timestamp
 
 _log = structlog.get_logger(__name__)

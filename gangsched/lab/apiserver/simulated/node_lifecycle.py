@@ -1,9 +1,10 @@
 """The control plane's handling of nodes: silence, taints, and pods that must be evicted.
 
 Lives here: kube-controller-manager's node lifecycle and taint eviction controllers, as far as users see them.
-Not here: the kubelet's side (node_agent.py), pods of deleted nodes (garbage.py). cluster.py passes changes
-in. Source: kubernetes pkg/controller/nodelifecycle, pkg/controller/tainteviction, read in v1.37. Not
-simulated: the rate limit on tainting many nodes at once, and sparing a zone when most of its nodes are down.
+Not here: the kubelet's side (lab.apiserver.simulated.nodes.node_agent), pods of deleted nodes (garbage.py).
+cluster.py passes changes in. Source: kubernetes pkg/controller/nodelifecycle, pkg/controller/tainteviction,
+read in v1.37. Not simulated: the rate limit on tainting many nodes at once, and sparing a zone when most of
+its nodes are down.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 
-from gangsched.lab.apiserver.simulated import node_status, pod_status
-from gangsched.lab.apiserver.simulated.admission import tolerates
 from gangsched.lab.apiserver.simulated.api import Api
+from gangsched.lab.apiserver.simulated.nodes import node_status, pod_status
+from gangsched.lab.apiserver.simulated.nodes.admission import tolerates
 from gangsched.lab.apiserver.simulated.timetable import Timetable
 from gangsched.lab.apiserver.simulated.view import NodeView, PodView, View
 from gangsched.lab.apiserver.strategy import Object, timestamp

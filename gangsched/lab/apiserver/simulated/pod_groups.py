@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gangsched.lab.apiserver.simulated.api import Api
 from gangsched.lab.apiserver.simulated.view import PodView, View, meta_of
-from gangsched.lab.apiserver.store import Change
+from gangsched.lab.apiserver.storage.store import Change
 from gangsched.lab.apiserver.strategy import Object
 
 PROTECTION = "scheduling.k8s.io/podgroup-protection"

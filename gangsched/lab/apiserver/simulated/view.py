@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gangsched.lab.apiserver.store import Item
+from gangsched.lab.apiserver.storage.store import Item
 from gangsched.model.objects import SchedulingGroup, Taint, Toleration
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from gangsched.lab.apiserver.codec import encode
+from gangsched.lab.apiserver.storage.codec import encode
 from gangsched.lab.apiserver.tables.ages import INVALID, UNKNOWN, since
 from gangsched.lab.apiserver.tables.columns import NAME, Cells, Column, Kind, Object
 

@@ -12,9 +12,9 @@ from datetime import datetime
 from typing import Any
 
 from gangsched.api_rules.status import bad_request, quoted
-from gangsched.lab.apiserver.codec import encode
 from gangsched.lab.apiserver.resources import Resource
-from gangsched.lab.apiserver.store import Item
+from gangsched.lab.apiserver.storage.codec import encode
+from gangsched.lab.apiserver.storage.store import Item
 from gangsched.lab.apiserver.strategy import Cluster
 from gangsched.lab.apiserver.tables import cluster, custom, pods, policies, workloads
 from gangsched.lab.apiserver.tables.columns import Kind, Object

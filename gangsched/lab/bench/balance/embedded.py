@@ -16,16 +16,16 @@ from typing import Any
 import anyio
 import msgspec
 
-from gangsched.app import SchedulerApp
 from gangsched.errors import GangschedError
 from gangsched.extension.source import ConfigSource
+from gangsched.kube.access.credentials import Credentials, load_credentials
 from gangsched.kube.client import ApiClient
-from gangsched.kube.credentials import Credentials, load_credentials
 from gangsched.lab.apiserver.app import EmbeddedCluster
 from gangsched.lab.bench.balance.model import PLUGINS, WORKERS, Algorithm, Kind, Worker, config
 from gangsched.lab.bench.balance.simulated import Placed, allocatable, annotation, pod_document
-from gangsched.model.load import LOAD_KEY
 from gangsched.model.objects import Pod
+from gangsched.model.stated.load import LOAD_KEY
+from gangsched.process.app import SchedulerApp
 
 SETTLE_S = 0.05
 _PODS = "/api/v1/namespaces/default/pods"

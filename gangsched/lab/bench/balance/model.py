@@ -18,8 +18,15 @@ import numpy as np
 
 from gangsched.config import SchedulerConfig, parse_config
 from gangsched.extension.loading import KnownPlugins
-from gangsched.model.evenness import Evenness, Mode, evenness, largest_terms, load_and_strength, terms_of
-from gangsched.model.load import Performance, Utilisation
+from gangsched.model.stated.evenness import (
+    Evenness,
+    Mode,
+    evenness,
+    largest_terms,
+    load_and_strength,
+    terms_of,
+)
+from gangsched.model.stated.load import Performance, Utilisation
 
 MEGA, GIGA = 10**6, 10**9
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from gangsched.lab.bench import svg
 from gangsched.lab.bench.balance.model import AS_PRINTED, BASELINE
 from gangsched.lab.bench.balance.report import BalanceReport, Outcome
-from gangsched.model.evenness import Mode
+from gangsched.model.stated.evenness import Mode
 
 _WIDTHS = (300.0, 560.0)
 _PANEL_Y, _GAP = 210.0, 40.0

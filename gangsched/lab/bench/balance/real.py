@@ -19,10 +19,9 @@ import anyio
 import msgspec
 
 from gangsched.agent.probes.machine import is_in_memory, read_machine
-from gangsched.app import SchedulerApp
 from gangsched.errors import GangschedError, ParseError
+from gangsched.kube.access.credentials import load_credentials
 from gangsched.kube.client import ApiClient
-from gangsched.kube.credentials import load_credentials
 from gangsched.lab.bench.balance.embedded import run_pod, scheduler
 from gangsched.lab.bench.balance.grounds import Ground, kubelets, processes
 from gangsched.lab.bench.balance.model import Algorithm, Kind, Worker, by_kind, judge_shares, utilisation
@@ -30,9 +29,10 @@ from gangsched.lab.bench.balance.simulated import Placed
 from gangsched.lab.bench.balance.workers import Site, sites
 from gangsched.lab.controlplane.daemon import Daemon
 from gangsched.load.report import ASSUMED_MHZ
-from gangsched.model.evenness import MODES, Evenness, Mode
-from gangsched.model.load import LOAD_KEY, Utilisation, parse_load
 from gangsched.model.objects import Node
+from gangsched.model.stated.evenness import MODES, Evenness, Mode
+from gangsched.model.stated.load import LOAD_KEY, Utilisation, parse_load
+from gangsched.process.app import SchedulerApp
 
 INTERVAL_S = 2.0
 WINDOW_S = 1.0
@@ -158,7 +158,7 @@ async def _agents(made: list[Site], kubeconfig: Path, scratch: Path) -> AsyncIte
         for site in made:
             config = scratch / f"{site.name}.json"
             config.write_bytes(_encode(_agent_config(site)))
-            command = [sys.executable, "-m", "gangsched.cli", "agent", f"--node-name={site.name}"]
+            command = [sys.executable, "-m", "gangsched.command.cli", "agent", f"--node-name={site.name}"]
             command += [f"--config={config}", f"--kubeconfig={kubeconfig}", "--nvml=off"]
             log = scratch / f"{site.name}.log"
             env = {**os.environ, "NO_PROXY": "*"}

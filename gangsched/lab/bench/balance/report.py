@@ -30,7 +30,7 @@ from gangsched.lab.bench.balance.model import (
 )
 from gangsched.lab.bench.figures import Spread, spread
 from gangsched.lab.bench.progress import Progress
-from gangsched.model.evenness import MODES, Evenness, Mode
+from gangsched.model.stated.evenness import MODES, Evenness, Mode
 
 N_ORDERS = 20
 

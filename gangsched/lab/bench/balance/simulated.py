@@ -16,9 +16,9 @@ from gangsched.errors import GangschedError
 from gangsched.lab.bench.balance.model import PLUGINS, WORKERS, Algorithm, Kind, Worker, config, utilisation
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.load import LOAD_KEY, NodeLoad, load_annotation
 from gangsched.model.objects import Node, Pod
-from gangsched.model.quantity import to_int, to_milli
+from gangsched.model.stated.load import LOAD_KEY, NodeLoad, load_annotation
+from gangsched.model.text.quantity import to_int, to_milli
 from gangsched.plugins import build_profiles
 
 INTERVAL_S = 15.0

@@ -25,9 +25,9 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError, GangschedError
 from gangsched.lab.bench.progress import Progress
 from gangsched.lab.bench.queueing.live import config_of
+from gangsched.lab.bench.rounds.workload import RESOURCE, node
 from gangsched.lab.bench.tables import print_targets
 from gangsched.lab.bench.targets import Target, at_least, at_most
-from gangsched.lab.bench.workload import RESOURCE, node
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod

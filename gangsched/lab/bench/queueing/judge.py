@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gangsched.lab.bench.queueing.jobs import Job, Workload
 from gangsched.lab.bench.queueing.policies import Starts
+from gangsched.lab.bench.queueing.traces.jobs import Job, Workload
 
 # Shorter run times do not count for slowdowns: Feitelson et al. (JSSPP 1997).
 _SHORTEST_S = 10.0

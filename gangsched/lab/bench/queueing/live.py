@@ -18,12 +18,12 @@ from gangsched.core.queueing.claims import KEPT, OVERRUN
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
 from gangsched.errors import GangschedError
-from gangsched.lab.bench.queueing.jobs import Job, Workload
 from gangsched.lab.bench.queueing.policies import Starts
-from gangsched.lab.bench.workload import NAMESPACE, RESOURCE, PodRef, node, pod_document, pod_name
+from gangsched.lab.bench.queueing.traces.jobs import Job, Workload
+from gangsched.lab.bench.rounds.workload import NAMESPACE, RESOURCE, PodRef, node, pod_document, pod_name
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.devices import ALLOCATED_KEY, ids_of, parse_allocation
+from gangsched.model.devices.annotations import ALLOCATED_KEY, ids_of, parse_allocation
 from gangsched.model.objects import Node, Pod
 from gangsched.model.pod_group import GROUP_LABEL, MIN_MEMBERS_KEY
 from gangsched.model.walltime import WALLTIME_KEY

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from gangsched.lab.bench import svg
-from gangsched.lab.bench.queueing.jobs import Job
 from gangsched.lab.bench.queueing.report import OURS, Drawn
+from gangsched.lab.bench.queueing.traces.jobs import Job
 
 _WIDTH, _LEFT, _TOP = 980.0, 56.0, 96.0
 _CHART_Y, _BARS_Y = 300.0, 170.0

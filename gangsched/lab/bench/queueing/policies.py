@@ -12,8 +12,8 @@ from typing import Literal
 
 import msgspec
 
-from gangsched.lab.bench.queueing.jobs import Job, Workload
 from gangsched.lab.bench.queueing.profile import Profile
+from gangsched.lab.bench.queueing.traces.jobs import Job, Workload
 
 # A job that runs longer than stated is taken to end a minute from now.
 _OVERRUN_S = 60.0

@@ -16,11 +16,11 @@ from gangsched.errors import ConfigError
 from gangsched.lab.bench.figures import Spread, spread
 from gangsched.lab.bench.progress import Progress
 from gangsched.lab.bench.queueing import judge, live, policies
-from gangsched.lab.bench.queueing.jobs import Workload, at_load, shaken, with_limits
 from gangsched.lab.bench.queueing.judge import Figures
-from gangsched.lab.bench.queueing.lublin import lublin
 from gangsched.lab.bench.queueing.policies import EASY, FIRST_FIT, POLICIES, Starts
-from gangsched.lab.bench.queueing.traces import read_trace, readable
+from gangsched.lab.bench.queueing.traces.jobs import Workload, at_load, shaken, with_limits
+from gangsched.lab.bench.queueing.traces.lublin import lublin
+from gangsched.lab.bench.queueing.traces.traces import read_trace, readable
 from gangsched.lab.bench.tables import print_conditions, print_targets, text
 from gangsched.lab.bench.targets import Target, at_least, at_most, nothing_wrong
 

@@ -23,18 +23,18 @@ from gangsched.core.queueing.claims import Claims
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.group import Group
-from gangsched.garbage_collection import GarbageCollection, as_in_a_scheduler
 from gangsched.lab.bench.figures import percentile
 from gangsched.lab.bench.progress import Progress
+from gangsched.lab.bench.rounds.workload import NAMESPACE, node, node_name
 from gangsched.lab.bench.tables import print_targets
 from gangsched.lab.bench.targets import Target, at_least, at_most
-from gangsched.lab.bench.workload import NAMESPACE, node, node_name
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GROUP_LABEL, MIN_MEMBERS_KEY
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.plugins import IN_TREE, build_profiles
+from gangsched.process.garbage_collection import GarbageCollection, as_in_a_scheduler
 
 _GPUS = 8
 _GPU = "nvidia.com/gpu"

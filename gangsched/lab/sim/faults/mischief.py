@@ -18,7 +18,7 @@ from gangsched.lab.sim.timeline import Timeline
 from gangsched.lab.sim.world.actors import reborn
 from gangsched.lab.sim.world.api import SimApi
 from gangsched.lab.sim.world.weather import Weather
-from gangsched.model.devices import INVENTORY_KEY
+from gangsched.model.devices.annotations import INVENTORY_KEY
 from gangsched.model.objects import Node, Pod, Taint
 
 T = TypeVar("T")

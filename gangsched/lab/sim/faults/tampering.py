@@ -19,8 +19,8 @@ from gangsched.lab.sim.reading.documents import ids_of
 from gangsched.lab.sim.timeline import Timeline
 from gangsched.lab.sim.world.api import SimApi
 from gangsched.lab.sim.world.weather import Weather
-from gangsched.model.device_report import DEVICE_REPORT_KEY, PodDevices, report_annotation
-from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, VISIBLE_KEY
+from gangsched.model.devices.annotations import ALLOCATED_KEY, INVENTORY_KEY, VISIBLE_KEY
+from gangsched.model.devices.report import DEVICE_REPORT_KEY, PodDevices, report_annotation
 from gangsched.model.effects import BindPod
 from gangsched.model.objects import Node, Pod
 

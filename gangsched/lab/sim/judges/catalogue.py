@@ -43,7 +43,7 @@ JUDGES: dict[str, str] = {
     "overtaking": "No younger group takes room that a waiting one could use, unless it is more important.",
     "bypass-bound": "No complete gang is overtaken by more groups than its bound.",
     "no-endless-refusals": "No group is refused over and over within a moment.",
-    # The core's own recount (core.invariants), which a running process can do, too.
+    # The core's own recount (core.turns.invariants), which a running process can do, too.
     "core": "The core breaks none of its own invariants, and raises nothing.",
     "counts": "Counts on nodes, by priority and by template are the sums over pods.",
     "groups": "Groups and their members refer to one another, and what is in line is in the queue.",

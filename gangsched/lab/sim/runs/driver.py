@@ -1,8 +1,8 @@
 """Simulation: one scheduler with one SimApi in virtual time, checked after every step.
 
 One seed fixes everything: arrivals, faults, delays, batch sizes, the order of answers. A violated invariant
-raises Broken, which carries the seed's story. The scheduler is driven as by app.py: a batch of events, the
-deadlines, up to k groups, and again.
+raises Broken, which carries the seed's story. The scheduler is driven as by process.app: a batch of events,
+the deadlines, up to k groups, and again.
 """
 
 from __future__ import annotations

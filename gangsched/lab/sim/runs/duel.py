@@ -40,10 +40,10 @@ from gangsched.lab.sim.world.api import SimApi, encoded
 from gangsched.lab.sim.world.fence import SimFence
 from gangsched.lab.sim.world.hooks import as_bind
 from gangsched.lab.sim.world.weather import Rates, Weather
-from gangsched.leadership import foreseen
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.plugins import build_profiles
+from gangsched.process.leadership import foreseen
 
 _STEP_S = 0.02
 _LONGEST_PAUSE_S = 8.0
@@ -163,7 +163,7 @@ class Replica:
         return self.api.is_quiet and not self.inbox and (self.fence is None or self.fence.is_quiet)
 
     def turn(self, now_s: float) -> None:
-        """Takes a turn as app.py does: events, deadlines, a few groups."""
+        """Takes a turn as process.app does: events, deadlines, a few groups."""
         if now_s < self.paused_until_s:
             return
         scheduler, process = self.scheduler, self.n_processes

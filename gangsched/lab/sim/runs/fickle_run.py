@@ -28,8 +28,8 @@ from gangsched.lab.sim.judges.gangs.starts import reserved_by
 from gangsched.lab.sim.making import make_scheduler
 from gangsched.lab.sim.reading.received import Received
 from gangsched.lab.sim.runs.driver import Simulation
-from gangsched.lab.sim.workloads import guaranteed_queues
 from gangsched.lab.sim.workloads.arrivals import Workload, preempting_workload, random_workload
+from gangsched.lab.sim.workloads.queues import guaranteed as guaranteed_queues
 from gangsched.lab.sim.workloads.walltimes import overtime_workload, walltimes_workload
 from gangsched.model import effects as ef
 from gangsched.model import events as ev

@@ -25,10 +25,10 @@ from gangsched.lab.sim.runs.duel import Duel
 from gangsched.lab.sim.runs.fickle_run import WithFicklePlugins, draw_devices
 from gangsched.lab.sim.runs.reloads import Profiles, ReloadDuel, ReloadSimulation
 from gangsched.lab.sim.runs.volume_run import VolumeSimulation
-from gangsched.lab.sim.workloads import guaranteed_queues
 from gangsched.lab.sim.workloads.arrivals import Workload, preempting_workload, random_workload
-from gangsched.lab.sim.workloads.guaranteed_queues import lending_workload
-from gangsched.lab.sim.workloads.limited_queues import queue_limits_workload
+from gangsched.lab.sim.workloads.queues import guaranteed as guaranteed_queues
+from gangsched.lab.sim.workloads.queues.guaranteed import lending_workload
+from gangsched.lab.sim.workloads.queues.limited import queue_limits_workload
 from gangsched.lab.sim.workloads.racks import topology_workload
 from gangsched.lab.sim.workloads.volumes import volumes_workload
 from gangsched.lab.sim.workloads.walltimes import overtime_workload, walltimes_workload

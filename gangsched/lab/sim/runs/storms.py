@@ -25,7 +25,6 @@ from gangsched.lab.sim.runs.duel import Duel, make_follower
 from gangsched.lab.sim.runs.fickle_run import FickleSimulation, fickle_workload
 from gangsched.lab.sim.runs.reload_mix import reloads_workload, start_reloads
 from gangsched.lab.sim.runs.volume_run import VolumeSimulation
-from gangsched.lab.sim.workloads import limited_queues
 from gangsched.lab.sim.workloads.arrivals import (
     Workload,
     hostile_workload,
@@ -34,19 +33,20 @@ from gangsched.lab.sim.workloads.arrivals import (
     random_workload,
 )
 from gangsched.lab.sim.workloads.dialects import dialects_workload
-from gangsched.lab.sim.workloads.guaranteed_queues import (
+from gangsched.lab.sim.workloads.large import large_gang_workload, linked_groups_workload
+from gangsched.lab.sim.workloads.late_gangs import late_workload
+from gangsched.lab.sim.workloads.links import bandwidth_workload
+from gangsched.lab.sim.workloads.pod_constraints import constrained_workload
+from gangsched.lab.sim.workloads.queues import limited as limited_queues
+from gangsched.lab.sim.workloads.queues.guaranteed import (
     SETTINGS,
     lending_workload,
     make_with_queues,
     queue_guarantees_workload,
 )
-from gangsched.lab.sim.workloads.large import large_gang_workload, linked_groups_workload
-from gangsched.lab.sim.workloads.late_gangs import late_workload
-from gangsched.lab.sim.workloads.links import bandwidth_workload
-from gangsched.lab.sim.workloads.pod_constraints import constrained_workload
+from gangsched.lab.sim.workloads.queues.tenants import SETTINGS as TENANTS
+from gangsched.lab.sim.workloads.queues.tenants import make_with_tenants, storing_workload, tenants_workload
 from gangsched.lab.sim.workloads.racks import topology_workload
-from gangsched.lab.sim.workloads.tenants import SETTINGS as TENANTS
-from gangsched.lab.sim.workloads.tenants import make_with_tenants, storing_workload, tenants_workload
 from gangsched.lab.sim.workloads.volumes import volumes_workload
 from gangsched.lab.sim.workloads.walltimes import overtime_workload, walltimes_workload
 from gangsched.lab.sim.world.weather import CALM, STORM, Rates

@@ -14,7 +14,7 @@ from gangsched.lab.sim.workloads.volumes import storage_of
 from gangsched.lab.sim.world.hook_bodies import HookBodies
 from gangsched.lab.sim.world.storage import Storage
 from gangsched.model import effects as ef
-from gangsched.plugins.volume_binding import VolumeBinding
+from gangsched.plugins.volumes.volume_binding import VolumeBinding
 
 
 class VolumeSimulation(Simulation):

@@ -6,10 +6,10 @@ embedded server's rules (server), the faults between them (weather), a small bus
 invariants (judge), and one seed's run (run). Not here: the core alone, fed with events instead of bytes,
 which is far faster and finds more of the core's own failures (lab.sim.runs.driver).
 
-Nothing of the process is replaced but its clock and its sockets: gangsched.app with its reflectors, lanes,
-HTTP, election, inbox and core runs as it does in a cluster. TLS is left out. So is a bind that arrives after
-the client has given it up and has asked for the pod: requests on a connection that ends take effect at that
-moment or never.
+Nothing of the process is replaced but its clock and its sockets: gangsched.process.app with its reflectors,
+lanes, HTTP, election, inbox and core runs as it does in a cluster. TLS is left out. So is a bind that arrives
+after the client has given it up and has asked for the pod: requests on a connection that ends take effect at
+that moment or never.
 
 `run_seed(seed)` is what the command (`python -m gangsched.lab.sim --storm wire`) and the tests call.
 """

@@ -13,7 +13,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from gangsched.lab.apiserver.store import Change, Item
+from gangsched.lab.apiserver.storage.store import Change, Item
 from gangsched.lab.sim.wire.server import ApiServer
 
 GPU = "nvidia.com/gpu"

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from gangsched.lab.apiserver.store import Change
+from gangsched.lab.apiserver.storage.store import Change
 from gangsched.lab.sim.wire.cluster import GPU
 from gangsched.lab.sim.wire.server import ApiServer
 from gangsched.model import effects as ef

@@ -1,8 +1,8 @@
 """One seed: scheduler processes in virtual time on a wire in memory, through a storm and into calm.
 
 Lives here: processes that start, are killed and start again; the phases of a run; its verdict. The processes
-are gangsched.app's own, whole: reflectors, lanes, election, inbox and core, in the order in which the loop
-runs them.
+are gangsched.process.app's own, whole: reflectors, lanes, election, inbox and core, in the order in which the
+loop runs them.
 """
 
 from __future__ import annotations
@@ -21,13 +21,11 @@ import structlog.testing
 from msgspec.structs import replace
 from structlog.typing import EventDict
 
-from gangsched.app import SchedulerApp
 from gangsched.config import SchedulerConfig, default_config
 from gangsched.errors import InvariantError
-from gangsched.garbage_collection import GarbageCollection
 from gangsched.journal.recorder import Sink
-from gangsched.kube.credentials import Credentials
-from gangsched.kube.loaders import Loaded, blank
+from gangsched.kube.access.credentials import Credentials
+from gangsched.kube.access.loaders import Loaded, blank
 from gangsched.lab.sim.wire.cluster import Cluster
 from gangsched.lab.sim.wire.judge import EventJudge, Ledger
 from gangsched.lab.sim.wire.loop import START_S, VirtualLoop, virtual_time
@@ -37,7 +35,9 @@ from gangsched.lab.sim.wire.weather import STORM, Rates, Weather, shaken
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event
 from gangsched.plugins import IN_TREE
-from gangsched.recording import Recording
+from gangsched.process.app import SchedulerApp
+from gangsched.process.garbage_collection import GarbageCollection
+from gangsched.process.recording import Recording
 
 STORM_S = 30.0
 # After faults stop: a silent watch is found after 25 s, a backoff ends after 30 s, a gang runs for 12 s.

@@ -16,17 +16,17 @@ from random import Random
 import msgspec
 
 from gangsched.api_rules.status import StatusError
-from gangsched.lab.apiserver import responses
-from gangsched.lab.apiserver.discovery import Discovery
-from gangsched.lab.apiserver.documents import Documents
-from gangsched.lab.apiserver.handlers import Handlers, Watching
+from gangsched.lab.apiserver.documents.discovery import Discovery
+from gangsched.lab.apiserver.documents.documents import Documents
+from gangsched.lab.apiserver.documents.openapi import OpenApi
+from gangsched.lab.apiserver.http import responses
+from gangsched.lab.apiserver.http.handlers import Handlers, Watching
+from gangsched.lab.apiserver.http.requests import Request
+from gangsched.lab.apiserver.http.responses import Answer
 from gangsched.lab.apiserver.kinds import bootstrap, builtin_strategies
-from gangsched.lab.apiserver.openapi import OpenApi
 from gangsched.lab.apiserver.registry import Registry
-from gangsched.lab.apiserver.requests import Request
-from gangsched.lab.apiserver.responses import Answer
 from gangsched.lab.apiserver.status import expired
-from gangsched.lab.apiserver.watches import Watch, error_line
+from gangsched.lab.apiserver.storage.watches import Watch, error_line
 from gangsched.lab.sim.wire.loop import VirtualLoop
 from gangsched.lab.sim.wire.network import Link
 from gangsched.lab.sim.wire.weather import Fate, WatchFate, Weather

@@ -16,12 +16,12 @@ from msgspec.structs import replace
 
 from gangsched.lab.sim.objects import GPU, MACHINE_KEY, MACHINES, inventory, make_pod_group
 from gangsched.lab.sim.workloads.arrivals import Arrival, Workload, random_workload
-from gangsched.model.device_constraints import CONSTRAINTS_KEY
-from gangsched.model.devices import INVENTORY_KEY
+from gangsched.model.devices.annotations import INVENTORY_KEY
+from gangsched.model.devices.constraints import CONSTRAINTS_KEY
+from gangsched.model.devices.required_ids import REQUIRE_IDS_KEY
 from gangsched.model.dialects import kai, koordinator, lightweight, volcano, yunikorn
 from gangsched.model.objects import Node, Pod
 from gangsched.model.pod_group import GROUP_LABEL, GROUPS_KEY, MIN_MEMBERS_KEY, TIMEOUT_KEY, TOTAL_MEMBERS_KEY
-from gangsched.model.required_ids import REQUIRE_IDS_KEY
 
 _ROLES = ("driver", "worker")
 _OURS = frozenset((MIN_MEMBERS_KEY, TOTAL_MEMBERS_KEY, TIMEOUT_KEY, GROUPS_KEY))

@@ -16,15 +16,15 @@ from msgspec.structs import replace
 from gangsched.lab.sim.timeline import Timeline
 from gangsched.lab.sim.workloads.arrivals import Arrival, Workload, preempting_workload, random_workload
 from gangsched.lab.sim.world.api import SimApi
-from gangsched.model.bandwidth import (
+from gangsched.model.objects import Pod
+from gangsched.model.pod_group import MIN_MEMBERS_KEY
+from gangsched.model.stated.bandwidth import (
     DIRECTION_KEY,
     EXPECTED_KEY,
     REMAINING_KEY,
     REQUIRED_KEY,
     SCOPE_KEY,
 )
-from gangsched.model.objects import Pod
-from gangsched.model.pod_group import MIN_MEMBERS_KEY
 
 LINK_MBPS = 1000
 _REPORTS_UNTIL_S = 44.0

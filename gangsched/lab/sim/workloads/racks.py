@@ -14,7 +14,7 @@ from gangsched.lab.sim.objects import RACK, make_node
 from gangsched.lab.sim.workloads.arrivals import Arrival, Workload, preempting_workload, random_workload
 from gangsched.lab.sim.world.api import GRACE_KEY
 from gangsched.model.objects import CustomObject, Node, Pod
-from gangsched.model.topology import TOPOLOGY_KEY
+from gangsched.model.stated.topology import TOPOLOGY_KEY
 
 BLOCK = "topology.example.com/block"
 _LONG_GRACE = "20"

@@ -14,8 +14,8 @@ from gangsched.lab.sim.timeline import Timeline
 from gangsched.lab.sim.world.api import SimApi
 from gangsched.lab.sim.world.physical_devices import PhysicalDevices
 from gangsched.lab.sim.world.weather import Weather
-from gangsched.model.device_labels import allocated_labels
-from gangsched.model.devices import ALLOCATED_KEY, VISIBLE_KEY
+from gangsched.model.devices.annotations import ALLOCATED_KEY, VISIBLE_KEY
+from gangsched.model.devices.labels import allocated_labels
 from gangsched.model.objects import ObjectMeta, Pod, PodSpec, PodStatus
 from gangsched.model.pod_group import BIND_KEYS
 

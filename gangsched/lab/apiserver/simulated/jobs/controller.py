@@ -21,7 +21,7 @@ from gangsched.lab.apiserver.simulated.api import Api
 from gangsched.lab.apiserver.simulated.jobs import indexes, pods, status
 from gangsched.lab.apiserver.simulated.timetable import Timetable
 from gangsched.lab.apiserver.simulated.view import PodView, View
-from gangsched.lab.apiserver.store import Change
+from gangsched.lab.apiserver.storage.store import Change
 from gangsched.lab.apiserver.strategy import Object
 
 _log = structlog.get_logger(__name__)

@@ -14,7 +14,7 @@ from typing import ClassVar, Protocol
 
 from gangsched.core.binding.start_records import LOST_MEMBERS
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.state.transitions import Cause
+from gangsched.core.state.tables.groups import Cause
 from gangsched.core.types.group import GroupState, MemberState
 from gangsched.lab.sim.reading.documents import Gang, start_of
 from gangsched.lab.sim.world.api import SimApi

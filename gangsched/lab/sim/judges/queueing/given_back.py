@@ -1,6 +1,6 @@
 """GivenBack: whether a queue gets back in time what is guaranteed to it and borrowed by other queues.
 
-lab.sim.workloads.guaranteed_queues defines the queues. What a node has free is recounted from events; nothing
+lab.sim.workloads.queues.guaranteed defines the queues. What a node has free is recounted from events; nothing
 is read from the scheduler. The checker knows no claims: it is for storms without them. Called by
 lab.sim.judges.step_judges.
 """
@@ -18,7 +18,7 @@ from gangsched.lab.sim.judges.queueing.guarantees import gpus_there
 from gangsched.lab.sim.objects import GPU, OURS
 from gangsched.lab.sim.reading.documents import allocatable, gang_of, healthy_ids, least
 from gangsched.lab.sim.reading.received import Received
-from gangsched.lab.sim.workloads.guaranteed_queues import GUARANTEED, LENDING_GRACES_S, gpus_of, queue_of
+from gangsched.lab.sim.workloads.queues.guaranteed import GUARANTEED, LENDING_GRACES_S, gpus_of, queue_of
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 

@@ -1,6 +1,6 @@
 """Guarantees: whether a queue loses to another what is guaranteed to it.
 
-lab.sim.workloads.guaranteed_queues defines the queues. Called by lab.sim.judges.step_judges.
+lab.sim.workloads.queues.guaranteed defines the queues. Called by lab.sim.judges.step_judges.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gangsched.core.types.group import ASSUMED
 from gangsched.lab.sim.objects import GPU
 from gangsched.lab.sim.reading.documents import allocatable, gang_of, least
 from gangsched.lab.sim.reading.received import STARTED_IN_KEY, Received
-from gangsched.lab.sim.workloads.guaranteed_queues import GUARANTEED, gpus_of, queue_of
+from gangsched.lab.sim.workloads.queues.guaranteed import GUARANTEED, gpus_of, queue_of
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 

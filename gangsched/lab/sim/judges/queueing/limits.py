@@ -1,6 +1,6 @@
 """Limits: whether queues with limits keep to them, and no group is passed at a limit without end.
 
-lab.sim.workloads.limited_queues defines the queues. Called by lab.sim.judges.step_judges.
+lab.sim.workloads.queues.limited defines the queues. Called by lab.sim.judges.step_judges.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.lab.sim.objects import OURS, at
 from gangsched.lab.sim.reading.documents import TOTAL_KEY, gang_of, least
 from gangsched.lab.sim.reading.received import STARTED_IN_KEY, Received, are_alike
-from gangsched.lab.sim.workloads.guaranteed_queues import gpus_of, queue_of
-from gangsched.lab.sim.workloads.limited_queues import LIMITS, PATHS
+from gangsched.lab.sim.workloads.queues.guaranteed import gpus_of, queue_of
+from gangsched.lab.sim.workloads.queues.limited import LIMITS, PATHS
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 

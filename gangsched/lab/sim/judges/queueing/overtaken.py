@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from gangsched.lab.sim.reading.documents import gang_of
-from gangsched.lab.sim.workloads.guaranteed_queues import gpus_of
+from gangsched.lab.sim.workloads.queues.guaranteed import gpus_of
 from gangsched.model.objects import Pod
 
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from gangsched.core.explain import finding
+from gangsched.core.explaining.explain import finding
 from gangsched.core.framework.plan import TOPOLOGY
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group, GroupState
-from gangsched.model.printable import clean
+from gangsched.model.text.printable import clean
 from gangsched.plugins import IN_TREE
 
 OURS = frozenset(("", TOPOLOGY, *IN_TREE))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.state.transitions import Cause
+from gangsched.core.state.tables.groups import Cause
 from gangsched.core.types.group import Group, GroupState
 from gangsched.lab.sim.judges.gangs.starts import reserved_by
 from gangsched.lab.sim.judges.queueing.filling import Room, free_room, needed_pods, places

@@ -38,7 +38,7 @@ from gangsched.lab.sim.reading.documents import (
 from gangsched.lab.sim.reading.received import Received
 from gangsched.model import effects as ef
 from gangsched.model.objects import Node, Pod
-from gangsched.model.printable import clean_for
+from gangsched.model.text.printable import clean_for
 
 _CORDONED = "NodeUnschedulable"
 # What a pod may state without constraints on its node or its devices.

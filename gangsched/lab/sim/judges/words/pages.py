@@ -15,19 +15,19 @@ from typing import Any
 import msgspec
 
 from gangsched.core.estimates import estimated_starts
-from gangsched.core.explain import explain
-from gangsched.core.reports import NodeView, view_groups, view_members, view_nodes
+from gangsched.core.explaining.explain import explain
+from gangsched.core.explaining.reports import NodeView, view_groups, view_members, view_nodes
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import LEAVING, PENDING
 from gangsched.lab.sim.reading.documents import allocatable, healthy_ids, is_vast, pod_asks
 from gangsched.lab.sim.reading.received import Received, reserved_on
 from gangsched.model.objects import Node
-from gangsched.model.printable import clean
-from gangsched.web.answers import QueuesPage, ReservationsPage
-from gangsched.web.queue import Queue
-from gangsched.web.queues_page import queues_page
-from gangsched.web.reading import Totals, read_devices, read_groups, read_queueing
-from gangsched.web.reservations import Reservations
+from gangsched.model.text.printable import clean
+from gangsched.web.metrics.reading import Totals, read_devices, read_groups, read_queueing
+from gangsched.web.pages.answers import QueuesPage, ReservationsPage
+from gangsched.web.pages.queue import Queue
+from gangsched.web.pages.queues import queues_page
+from gangsched.web.pages.reservations import Reservations
 
 _EVERY_S = 5.0
 _EXPLAINED_AT_ONCE = 2

@@ -1,0 +1,1 @@
+"""The device plugins that hand kubelet the planned devices."""

@@ -1,0 +1,1 @@
+"""Reads configuration files strictly: durations, limits, names; and which plugins we lack."""

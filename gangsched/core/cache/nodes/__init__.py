@@ -1,0 +1,1 @@
+"""Nodes as rows of arrays, and what plugins count for each row."""

@@ -1,0 +1,1 @@
+"""Pods found by their labels, terms, volumes and recent moves."""

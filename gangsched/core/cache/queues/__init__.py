@@ -1,0 +1,1 @@
+"""What each queue and namespace uses, and the tree of queues with its limits."""

@@ -1,0 +1,1 @@
+"""Which of the fitting nodes the members get."""

@@ -1,0 +1,1 @@
+"""Groups that must, or should, be in one rack, zone or block."""

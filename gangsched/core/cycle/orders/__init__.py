@@ -1,0 +1,1 @@
+"""In which order members are placed, and the search through further orders."""

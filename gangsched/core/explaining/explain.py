@@ -1,0 +1,357 @@
+"""Explanation: why a group does not run now, and what would cure it, as a value for people and programs.
+
+A pure function of the scheduler's present state, computed on demand: for a group that waits for room it runs
+the cycle once more on a Trial, without trying further orders. Nothing is written and no counter moves. Lists
+are bounded. Text from users and servers is made safe to print; the reader must escape markup. Call it between
+two turns, from the loop that drives the scheduler. Called by gangsched.web.pages.explanations.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+
+import msgspec
+from msgspec.structs import replace
+
+from gangsched.config.queueing import QueueingSettings
+from gangsched.config.reading.strict import nearest
+from gangsched.core.explaining.owed import NO_MORE, Owed, owed
+from gangsched.core.explaining.reports import lacks_object, view_group
+from gangsched.core.explaining.room import Found, NearMiss, Reason, placeable
+from gangsched.core.explaining.sets import apart
+from gangsched.core.explaining.started import asked_again, ended, started
+from gangsched.core.framework.plugin_calls import PluginError
+from gangsched.core.preemption.victims import is_leaving
+from gangsched.core.queueing.walltimes import Walltimes
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.types.ended import End, end_of
+from gangsched.core.types.group import NEVER_S, BindState, Group, GroupState, MemberState
+from gangsched.core.types.states import NOT_QUEUED
+from gangsched.core.why import PerhapsMisspelt, named
+from gangsched.model.text.printable import clean as in_full
+from gangsched.model.text.printable import clean_for, marked, sentence, several
+from gangsched.model.text.server_refusals import says_quota_is_exceeded
+
+_MAX_NAMED = 3
+_CORRECT_ONE = "Correct what the answer names, in the pods or in the group's object."
+_CORRECT_ALL = (
+    "Let all members say the same, in the pods or in the group's object; if these are two gangs, give one of"
+    " them another name."
+)
+_MAX_LOOKED_AT = 20_000
+
+
+class Explanation(msgspec.Struct, frozen=True, rename="camel"):
+    """One group's explanation. answer: the shortest true answer; cures: what a person can do; then: what
+    happens without intervention; told: the message of its condition.
+
+    position: its place in the queue of n_waiting, 0 for a group that has started. Seconds are relative to
+    now: state_s and waited_s ago, next_s ahead; None: not, or never. needed: None if unknown. bound counts
+    those that have succeeded since; owed: what makes its missing members; end: how all of it ended;
+    waits_for_ends: whether it may start when pods that run now have ended.
+    """
+
+    group: str
+    uid: str
+    scheduler: str
+    state: str
+    answer: str
+    cures: tuple[str, ...]
+    told: str
+    position: int
+    n_waiting: int
+    state_s: float
+    waited_s: float | None
+    next_s: float | None
+    priority: int
+    needed: int | None
+    existing: int
+    gated: int
+    reserved: int
+    bound: int
+    attempts: int
+    failures: int
+    rejected_by: tuple[str, ...]
+    reasons: tuple[Reason, ...] = ()
+    near: tuple[NearMiss, ...] = ()
+    then: str = ""
+    owed: Owed | None = None
+    succeeded: int = 0
+    failed: int = 0
+    end: End = ""
+    waits_for_ends: bool = False
+
+
+def finding(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | None = None) -> Found:
+    """Finds why the group does not run now. ago_s: as in explain."""
+    try:
+        return _found(scheduler, group, now_s, ago_s)
+    except PluginError as error:
+        return Found(f"{error}.")
+
+
+def explain(
+    scheduler: Scheduler,
+    group: Group,
+    now_s: float,
+    *,
+    ago_s: float | None = None,
+    to_tenant: bool = False,
+    found: Found | None = None,
+) -> Explanation:
+    """Explains why the group does not run now.
+
+    ago_s: added to the core's clock, gives Unix time; None: times of day are left out. to_tenant: for a
+    reader who may read the group's namespace alone: other namespaces' objects are counted, not named.
+    found: what keeps it from running, if that is known already.
+    """
+    clean: Callable[[str], str] = partial(clean_for, group.key.namespace) if to_tenant else in_full
+    found = found or finding(scheduler, group, now_s, ago_s)
+    position, n_waiting = _position(scheduler, group)
+    view = view_group(group)
+    return Explanation(
+        group=view.name,
+        uid=clean(view.key.uid),
+        scheduler=view.scheduler_name,
+        state=view.state.value,
+        answer=clean(found.answer),
+        cures=tuple(clean(cure) for cure in (*found.cures, *without_effect(scheduler, group))),
+        told=clean(str(group.problem) or group.message),
+        position=position,
+        n_waiting=n_waiting,
+        state_s=round(now_s - view.since_s, 3),
+        waited_s=round(now_s - view.complete_since_s, 3) if view.complete_since_s is not None else None,
+        next_s=round(view.deadline_s - now_s, 3) if view.deadline_s is not None else None,
+        priority=view.priority,
+        needed=view.n_needed if view.is_counted and scheduler.is_synced else None,
+        existing=view.n_existing,
+        gated=view.n_gated,
+        reserved=view.n_reserved,
+        bound=view.n_bound,
+        attempts=view.attempts,
+        failures=view.failures,
+        rejected_by=tuple(plugin for plugin in view.rejected_by if plugin),
+        reasons=found.reasons,
+        near=tuple(replace(one, held_by=tuple(map(clean, one.held_by))) for one in found.near),
+        then=clean(found.then),
+        owed=found.owed,
+        succeeded=group.counts[MemberState.DONE],
+        failed=group.counts[MemberState.FAILED],
+        end=end_of(group),
+        waits_for_ends=found.waits_for_ends,
+    )
+
+
+def without_effect(scheduler: Scheduler, group: Group) -> Iterator[str]:
+    """Cures for what its users wrote that is ignored or unreadable, but does not keep it from starting."""
+    walltimes = scheduler.shared.walltimes or Walltimes(QueueingSettings())
+    for problem in walltimes.walltime(group).problems[:1]:
+        yield f"Correct its walltime, which counts as not stated: {problem}."
+    for about, what in scheduler.group_specs.ignored_of(group):
+        if not (isinstance(group.problem, PerhapsMisspelt) and group.problem.ignored == what):
+            yield f"Correct what is ignored: {about}: {what}{'' if what.endswith('?') else '.'}"
+
+
+def _position(scheduler: Scheduler, group: Group) -> tuple[int, int]:
+    """(its place by QueueSort from 1, the number of waiting groups); place 0 if it has started."""
+    shared = scheduler.shared
+    waiting = [one for one in shared.groups.values() if one.state not in NOT_QUEUED]
+    if group.state in NOT_QUEUED:
+        return 0, len(waiting)
+    mine = (not group.is_completing, shared.sort_key(group)[0], group.key)
+    before = sum((not one.is_completing, shared.sort_key(one)[0], one.key) < mine for one in waiting)
+    return before + 1, len(waiting)
+
+
+def _found(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | None) -> Found:
+    match group.state:
+        case _ if not scheduler.is_synced:
+            return Found(
+                "This scheduler decides nothing about it: it does not lead, or has not read the whole cluster"
+                " yet."
+            )
+        case _ if group.problem:
+            return Found(
+                f"It cannot be scheduled as it is written: {sentence(str(group.problem))}",
+                (_CORRECT_ONE if len(group.stated) <= 1 else _CORRECT_ALL,),
+            )
+        case GroupState.GATED:
+            return _gated(scheduler, group)
+        case GroupState.GATHERING:
+            return _gathering(scheduler, group)
+        case GroupState.WAITING:
+            return _waiting(scheduler, group, now_s)
+        case GroupState.BINDING:
+            return _binding(group)
+        case GroupState.UNWINDING:
+            n = group.n_holding
+            text = f"It is being taken back: {several(n, 'pod')} of it still to go. {group.message}"
+            return Found(text.strip(), then=asked_again(scheduler, group, now_s))
+        case GroupState.BOUND | GroupState.DELETED:
+            return started(scheduler, group, now_s)
+    return placeable(scheduler, group, now_s, ago_s)
+
+
+# -- not all there -------------------------------------------------------------------------------------
+
+
+def _gated(scheduler: Scheduler, group: Group) -> Found:
+    gates: Counter[str] = Counter()
+    asked: Counter[str] = Counter()
+    for info in group.in_state(MemberState.GATED):
+        named_gates = [gate.name for gate in info.pod.spec.scheduling_gates or ()]
+        gates.update(named_gates)
+        if not named_gates:
+            asked[info.reported or "a PreEnqueue plugin"] += 1
+    n = group.counts[MemberState.GATED]
+    if gates:
+        one = next(iter(gates))
+        wait = "waits" if n == 1 else "wait"
+        return Found(
+            f"{several(n, 'pod')} of it {wait} for scheduling gates: {named(gates)}.",
+            (
+                f"Find out why the gate {one} is still in spec.schedulingGates; whoever set it removes it"
+                + " (Kueue: kubectl describe workloads)" * ("kueue" in one)
+                + ".",
+            ),
+        )
+    return Found(
+        f"PreEnqueue keeps {several(n, 'pod')} of it out of the queue: {named(asked)}.",
+        ("Fix what its message names; the plugin lets them in when that changes.",),
+    )
+
+
+def _gathering(scheduler: Scheduler, group: Group) -> Found:
+    if lacks_object(group):
+        return Found(
+            f"Its pods name the PodGroup {group.key.name}, and no such object exists in"
+            f" {group.key.namespace}.",
+            (f"Create it, or correct the name that the pods give{_near_groups(scheduler, group)}.",),
+        )
+    if group.definition is None:
+        waits_for = scheduler.owners.why_missing(group) or "the object that says so"
+        return Found(
+            f"How many members it needs is not known: it waits for {waits_for}.",
+            ("See whether that exists, and whether the scheduler may list it.",),
+        )
+    if roles := group.missing_roles():
+        roles_text = ", ".join(f"{n} of {least} of role {role}" for role, n, least in roles[:_MAX_NAMED])
+        return Found(f"Members are missing: {roles_text} exist.", (owed(scheduler, group)[0].cure,))
+    if group.n_existing < group.min_count:
+        gated = group.counts[MemberState.GATED]
+        also = f"; {gated} more wait for gates" if gated else ""
+        n_missing = group.min_count - group.n_existing
+        are = "is" if n_missing == 1 else "are"
+        answer = f"{group.n_existing} of {group.min_count} members exist, {n_missing} {are} missing{also}."
+        if end_of(group):
+            found = ended(group)
+            answer = f"{found.answer} It waits for others in their place: {answer}"
+            return Found(answer, found.cures)
+        refused = scheduler.reconciler.refusals.sentence(group)
+        answer += f" {refused}." if refused else ""
+        owing, never = owed(scheduler, group)
+        if never:
+            return Found(f"{answer} {NO_MORE}", (never, *[_refused(refused)] * bool(refused)))
+        return Found(answer, (_refused(refused) if refused else owing.cure,), owed=owing)
+    if not group.n_pending:
+        return Found(f"No member is pending: {group.n_bound} run or have ended.")
+    return Found("Its members exist, and its turn comes next.")
+
+
+def _refused(message: str) -> str:
+    """What to do about pods that the API server refused."""
+    again = "the controller tries again by itself"
+    if says_quota_is_exceeded(message):
+        return f"Raise the ResourceQuota that is named, end what uses it, or ask for less; {again}."
+    return f"Fix what the refusal names; {again}."
+
+
+def _near_groups(scheduler: Scheduler, group: Group) -> str:
+    own = group.key.namespace
+    names = (
+        g.key.name
+        for g in scheduler.shared.groups.values()
+        if g.definition is not None and g.key.namespace == own
+    )
+    return nearest(group.key.name, islice(names, _MAX_LOOKED_AT)).rstrip("?")
+
+
+# -- it has room, or part of it ------------------------------------------------------------------------
+
+
+def _waiting(scheduler: Scheduler, group: Group, now_s: float) -> Found:
+    preemption = group.preemption
+    if preemption is not None:
+        victims = [info.pod.key for info in preemption.waits_for.values()]
+        names = marked("pod", victims)
+        staying = (uid for uid, info in preemption.waits_for.items() if not is_leaving(info))
+        refused = sum(1 for uid in staying if preemption.refused.get(uid))
+        also = f"; the API server refuses {refused} of the evictions (a disruption budget may)" * bool(
+            refused
+        )
+        return Found(
+            f"Room is reserved for it, and it waits for {several(len(victims), 'pod')} to go: {names}{also}.",
+            _slow_victims(len(victims) == 1, refused),
+            then=f"It waits{_until(preemption.deadline_s, now_s)}; then it looks for other victims, or gives"
+            " everything back. It starts before that if room for it comes elsewhere, and makes room anew if"
+            " what is reserved is lost.",
+        )
+    waits_for = scheduler.permits.waits_for(group)
+    whys = "; ".join(f"{reason or 'no reason given'} ({name})" for name, reason in waits_for.items())
+    whys = whys or "its set is incomplete"
+    owing, never = owed(scheduler, group) if group.n_existing < group.start_count else (None, "")
+    todo = [never or owing.cure] if owing is not None else []
+    todo += apart(scheduler, group)
+    if set(waits_for) - {"GangScheduling"}:
+        todo.append(f"A plugin other than GangScheduling can be overruled: {_overruled(group)}.")
+    nodes = sorted({info.node_name for info in group.in_state(MemberState.ASSUMED)})
+    where = nodes[0] if len(nodes) == 1 else several(len(nodes), "node")
+    return Found(
+        f"Room for {several(group.n_assumed, 'pod')} of it is reserved on {where}, and Permit waits: {whys}.",
+        tuple(todo),
+        then=f"It waits{_until(group.deadline_s, now_s)}, then gives back what it holds and is tried again.",
+        owed=owing,
+    )
+
+
+def _overruled(group: Group) -> str:
+    return f"kubectl create --raw … /permit/{group.key}/allow"
+
+
+def _slow_victims(is_one: bool, refused: int) -> tuple[str, ...]:
+    if refused:
+        return ("See what the disruption budgets allow: kubectl get poddisruptionbudgets -A.",)
+    return (
+        f"See why {'it takes' if is_one else 'they take'} long: a pod has its terminationGracePeriodSeconds,"
+        " and finalizers keep it.",
+    )
+
+
+def _binding(group: Group) -> Found:
+    binds = Counter(info.bind for info in group.in_state(MemberState.ASSUMED))
+    parts = [
+        f"{binds[state]} {text}"
+        for state, text in (
+            (BindState.PREPARING, "wait for PreBind"),
+            (BindState.HELD, "are held until kubelet cannot confuse them with another pod"),
+            (BindState.NONE, "are about to be sent"),
+            (BindState.SENT, "are sent"),
+            (BindState.READING, "had no clear answer and are read back"),
+            (BindState.BUMPING, "are given up and must no longer take effect"),
+        )
+        if binds[state]
+    ]
+    unclear = next((i.unclear_answer for i in group.in_state(MemberState.ASSUMED) if i.unclear_answer), "")
+    return Found(
+        f"It is being bound: {group.n_bound} of {group.start_count} are bound; of the others,"
+        f" {', '.join(parts)}." + (f" The last unclear answer: {unclear}." if unclear else ""),
+        ("See whether the API server answers: kubectl get --raw /readyz.",),
+        then="What it holds stays until the API server itself gives a clear answer.",
+    )
+
+
+def _until(deadline_s: float, now_s: float) -> str:
+    return "" if deadline_s == NEVER_S else f" for up to {max(deadline_s - now_s, 0):.0f} s"

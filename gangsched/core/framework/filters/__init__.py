@@ -1,0 +1,1 @@
+"""How Filter plugins are run: over all nodes at once, with what is kept between questions."""

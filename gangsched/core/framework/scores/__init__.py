@@ -1,0 +1,1 @@
+"""How Score plugins are run and weighed."""

@@ -1,0 +1,1 @@
+"""The queue: its order, backoffs, lanes, and which groups a change may have cured."""

@@ -1,0 +1,1 @@
+"""Makes a journal's decisions again, compares them, and shows them."""

@@ -1,0 +1,1 @@
+"""Documents about the API itself: versions, discovery, OpenAPI."""

@@ -1,0 +1,1 @@
+"""The rules of pods: creation, updates, status, binding, eviction."""

@@ -1,0 +1,1 @@
+"""The rules of Jobs, Deployments, PodGroups, budgets and priority classes."""

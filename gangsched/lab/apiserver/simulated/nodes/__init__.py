@@ -1,0 +1,1 @@
+"""The simulated nodes: their kubelets, devices, and what they report."""

@@ -1,0 +1,1 @@
+"""What is stored: revisions and bytes, and what lists and watches show of it."""

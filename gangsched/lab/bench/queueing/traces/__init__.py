@@ -1,0 +1,1 @@
+"""Workloads to queue: a model, and recorded jobs in several formats."""

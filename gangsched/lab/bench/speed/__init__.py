@@ -1,0 +1,1 @@
+"""What decisions and the dashboard cost, measured in memory."""

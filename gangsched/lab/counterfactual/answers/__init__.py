@@ -1,0 +1,1 @@
+"""Answers of the counterfactual: compared, in words, and as a picture."""

@@ -1,0 +1,1 @@
+"""Teams with queues: guarantees, limits, tenants."""

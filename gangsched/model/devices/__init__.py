@@ -1,0 +1,1 @@
+"""Devices as annotations and labels state them: lists, allocations, links, constraints, reports."""

@@ -1,0 +1,1 @@
+"""What annotations of pods and nodes state in numbers: load, bandwidth, topology, packing."""

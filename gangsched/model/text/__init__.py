@@ -1,0 +1,1 @@
+"""Text from outside and for people: limits, names, quantities, and what is safe to print."""

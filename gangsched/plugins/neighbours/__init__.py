@@ -1,0 +1,1 @@
+"""Plugins that ask which other pods are near: affinity, and spreading over domains."""

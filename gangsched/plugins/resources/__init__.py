@@ -1,0 +1,1 @@
+"""Plugins that ask what a node has left: resources, devices, images, load and bandwidth."""

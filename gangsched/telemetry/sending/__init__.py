@@ -1,0 +1,1 @@
+"""Sends ended spans: to a collector, or to a file."""

@@ -1,0 +1,1 @@
+"""Shows a trace in a terminal."""

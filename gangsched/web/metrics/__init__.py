@@ -1,0 +1,1 @@
+"""What /metrics shows: counts taken while the scheduler works, and snapshots of its state."""

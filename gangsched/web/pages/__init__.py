@@ -1,0 +1,1 @@
+"""The pages themselves: the queue, queues, explanations, stories, reservations, waits in Permit."""

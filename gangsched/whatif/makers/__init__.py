@@ -1,0 +1,1 @@
+"""Makes the pods that controllers would make of the objects in a file."""
