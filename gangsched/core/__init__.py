@@ -8,14 +8,16 @@ Packages, from the ground up; each imports only those above it in this list (con
     cycle          one unit placed on a Trial, all or nothing
     preemption     the cheapest victims for a unit that does not fit
     queueing       how long groups run, and how often a waiting group was bypassed
-    state          what one turn shares: SharedState, the queue, the table of states, the reporter
+    state          what one turn shares: SharedState, the queue, the tables of states, the reporter
     binding        from a permitted plan to bound pods, and releasing
     device_audit   compares records, annotations and kubelet's report; failing devices
     groups         the life of a group: members, numbers, attempts, waits
+    turns          what happens to each event and deadline, in which order
+    explaining     why a group does not run; frozen views for people and programs (reports)
 
-`scheduler` is the interface to all: handle, advance, schedule. It leaves events to `cluster_objects` and
-`answers`, passed deadlines to `overdue` and the end of each turn to `turn`, both lists of declared steps
-(`dirty`: what a step may mark); `parts` is the interface these see of it. Beside it are
-`reconfigure` (a new configuration while running), `containment` (limits the cost of one object's fault),
-`invariants` (recounts what must hold) and `reports` (frozen views for people and programs).
+`scheduler`, between the last two, is the interface to all: handle, advance, schedule. In `turns` it leaves
+events to `cluster_objects` and `answers`, passed deadlines to `overdue` and the end of each turn to `turn`,
+both lists of declared steps (`dirty`: what a step may mark); `parts` is the interface these see of it. Beside
+these are `reconfigure` (a new configuration while running), `containment` (limits the cost of one object's
+fault) and `invariants` (recounts what must hold).
 """

@@ -10,14 +10,9 @@ that nothing outside the journal affected a decision.
     segments    files of records: compressed, named, bounded when read, readable to the last whole record
     writing     a thread that writes segments, deletes old ones, and drops records if the disk is too slow
     recorder    the core's calls into records
-    settings    its part of the configuration
-    replaying   turns a journal into calls of a new core, and compares its answers
-    playing     replays and prints one process's journal; stepping and watching with it
-    tracing     sends a replay as traces to a collector
-    picture     the day as an SVG: nodes over time, waits by size
-    command     `gangsched replay`
-    vocabulary, renaming, renamed_state, anonymising    a journal under other names
-    anonymise_command    `gangsched anonymise`
+    state       all that a core remembers, as bytes
+    replay      a journal as calls of a new core, whose answers are compared, printed, drawn and traced
+    anonymise   a journal under other names, with the same decisions
 
 Not here: deciding (the core does not know about the journal).
 """

@@ -1,8 +1,8 @@
 """Traces: one a gang, from its first member seen to its last bind, built by observing the core.
 
 A scheduler without traces loads only `settings`. `tracer` makes spans from the core's events, effects and
-Observer calls; `tail` holds spans of gangs that the ratio leaves out; `export` sends spans to a collector or
-a file; `service` combines these; `reading` and `waterfall` show traces in a terminal. Not here: metrics
+Observer calls; `tail` holds spans of gangs that the ratio leaves out; `sending` is to a collector or a file;
+`service` combines these; `showing` is in a terminal. Not here: metrics
 (gangsched.web), decisions.
 
     span            parent         from                        to

@@ -78,7 +78,7 @@ def test_what_may_land_is_given_up_only_by_what_makes_sure_that_it_cannot() -> N
     assert leaving == sure
 
 
-@pytest.mark.parametrize(("attribute", "writer"), [("bind", "bind_table.py"), ("start", "start_table.py")])
+@pytest.mark.parametrize(("attribute", "writer"), [("bind", "binds.py"), ("start", "starts.py")])
 def test_each_state_has_one_writer(attribute: str, writer: str) -> None:
     writers = set()
     for path in CORE.rglob("*.py"):

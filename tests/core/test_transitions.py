@@ -68,7 +68,7 @@ def test_nothing_else_writes_a_groups_state() -> None:
                 if isinstance(target, ast.Attribute) and target.attr == "state":
                     owner = ast.unparse(target.value)
                     writers |= {(path.name, owner)} if owner != "info" else set()
-    assert writers == {("transitions.py", "group"), ("group.py", "self")}
+    assert writers == {("groups.py", "group"), ("group.py", "self")}
 
 
 def test_a_long_story_keeps_its_newer_half() -> None:

@@ -25,7 +25,7 @@ GATE = "--feature-gates=GenericWorkload=true"
 # What the two lists may differ in, and why. Whatever else differs fails.
 DIFFERENCES = {
     "not there": "a plugin of kube-scheduler's that is not in gangsched.plugins is in none of our lists; "
-    "config.absent says what is done instead",
+    "config.reading.absent says what is done instead",
     "ours": "Devices, RemainingBandwidth and others are ours; pods that do not ask for them pass by them",
     "gang": "GangScheduling is a default of ours; kube-scheduler has it by the gate GenericWorkload",
     "placement": "placementScore has weights in kube-scheduler; here nothing scores whole placements",

@@ -33,9 +33,9 @@ ROOMS = (
         "agent/probes/running.py",
     ),
     *("extension/loading.py", "extension/reload.py", "extension/signatures.py"),
-    *("following.py", "leadership.py"),
+    *("process/following.py", "process/leadership.py"),
     *(
-        "app.py",
+        "process/app.py",
         "certificates.py",
         "kube/watch/catch_up.py",
         "kube/transport/complaints.py",
@@ -68,7 +68,7 @@ ROOMS = (
         "journal/recorder.py",
         "journal/writing.py",
         "journal/directory.py",
-        "recording.py",
+        "process/recording.py",
     ),
 )
 # What these say is for developers (a broken invariant, which raises), or for a person at a command.

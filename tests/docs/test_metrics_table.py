@@ -26,6 +26,6 @@ def test_each_name_in_the_code_is_in_the_table() -> None:
     text = (DOCS / "operating-reference.md").read_text(encoding="utf-8")
     told = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
     assert told >= {*described_metrics()}
-    for path in (ROOT / "gangsched" / "web").glob("*families.py"):
+    for path in (ROOT / "gangsched" / "web" / "metrics").glob("*families.py"):
         for name in re.findall(r'"(gangsched_\w+)"', path.read_text(encoding="utf-8")):
             assert {name, f"{name}_total"} & told, name

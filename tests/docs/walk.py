@@ -21,7 +21,7 @@ class Step(NamedTuple):
 IN = (
     Step("kube/watch/watch_state.py", "WatchState.lines", "bytes of the watch become typed objects"),
     Step("kube/watch/pod_reader.py", "PodReader.lines", "each object is read once, and frozen"),
-    Step("loop.py", "Inbox.put", "bounded; events are taken in batches"),
+    Step("process/loop.py", "Inbox.put", "bounded; events are taken in batches"),
 )
 CORE = (
     Step("core/scheduler.py", "Scheduler.handle", "events and the time in, effects out"),
@@ -39,8 +39,8 @@ OUT = (
 )
 
 # Characters in a box, of the widest fonts that readers may have.
-MAX_WORDS, MAX_CODE = 39, 48
-_WIDTH, _COLUMN, _BOX_W, _BOX_H, _GAP, _TOP = 1236, 404, 372, 54, 16, 84
+MAX_WORDS, MAX_CODE = 44, 54
+_WIDTH, _COLUMN, _BOX_W, _BOX_H, _GAP, _TOP = 1380, 452, 420, 54, 16, 84
 _ROWS = max(len(IN), len(CORE), len(OUT))
 _HEIGHT = _TOP + _ROWS * (_BOX_H + _GAP) + 14
 _COLUMNS = (

@@ -31,7 +31,7 @@ def ours(page: str) -> list[str]:
 
 
 def unknown(page: str) -> list[str]:
-    known = classes("core", "kube", "model", "extension", "loop.py", "")
+    known = classes("core", "kube", "model", "extension", "process", "")
     return [name for name in ours(page) if name not in known]
 
 

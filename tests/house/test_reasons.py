@@ -10,7 +10,7 @@ from pathlib import Path
 REPO = Path(__file__).resolve().parents[2]
 # Texts of others, for which there is no value; and where a text is the only memory.
 KNOWN: Mapping[str, str] = {
-    "gangsched/model/text/server_refusals.py": "the API server's: its code and reason leave out what is meant",
+    "gangsched/model/text/server_refusals.py": "the API server's: code and reason leave out what is meant",
     "gangsched/core/kept/eviction_rounds.py": "a pod's condition, in which a count outlasts the process",
     "gangsched/lab/sim/judges/queueing/filling.py": "the same condition, read for itself",
     "gangsched/lab/sim/runs/duel.py": "a defect's text, for the UIDs in it",

@@ -42,7 +42,7 @@ _OUTSIDE = ("lab/",)
 # Something becomes of the gang when one of these is called.
 MOMENTS = (
     ("kube/watch/pod_reader.py", "PodReader.lines"),
-    ("loop.py", "Inbox.put"),
+    ("process/loop.py", "Inbox.put"),
     ("core/types/group.py", "Group.add"),
     ("core/state/tables/groups.py", "move"),
     ("core/cycle/placing.py", "Placing.put"),

@@ -6,18 +6,18 @@ answers like a real kube-apiserver wherever one of these depends on it; tests/co
 requests. What each part is for, and what depends on it:
 
     part                        demo  kubectl  contract  wire      what for
-    store, lists, watches       x     x        x         x         revisions, pages, resuming watches
+    storage/                    x     x        x         x         revisions, pages, resuming watches
     registry, strategy,         x     x        x         x         the order in which a write is checked
       metadata, deletion
-    server, handlers, requests  x     x        x         x         HTTP and its verbs (wire: no sockets)
+    http/                       x     x        x         x         HTTP and its verbs (wire: no sockets)
     kinds/                      x     x        x         x         defaults, admission and refusals by kind; a
                                                                    pod's and a PodGroup's in full, as far as a
                                                                    scheduler reads them
     patching/                   x     x        x         x         four formats: our writes are merge patches;
                                                                    kubectl apply, edit and patch use the rest
     schema/                     x     x        x         x         unknown fields, CRDs
-    discovery, documents        x     x        x         x         which kinds and dialects there are
-    openapi                           x        x                   kubectl explain, apply and --validate
+    documents/                  x     x        x         x         which kinds and dialects there are
+      openapi                         x        x                   kubectl explain, apply and --validate
     tables/                           x        x                   kubectl get
     protobuf/                         x        x                   kubectl create, drain, cordon send it
     simulated/                  x     x                            nodes, kubelets, Jobs, garbage, budgets:

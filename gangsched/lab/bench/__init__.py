@@ -1,7 +1,7 @@
 """Floor 3: measures gangsched beside a null binder and kube-scheduler, on a real control plane.
 
-Not here: starting the control plane (controlplane) and anything that schedules. The rooms: workload
-(objects), cluster (creating them), watcher (the independent clock), null_binder (the ceiling), contenders
-(the measured schedulers), meters (CPU, memory, writes), checks (correctness), rounds and latency (one
-measurement), core_speed and member_speed (no API), report and targets (results), command (options).
+Not here: starting the control plane (controlplane) and anything that schedules. The rooms: rounds
+(a measurement: objects, the independent clock, the ceiling, the measured schedulers, meters, checks), speed
+(without an API), balance and queueing (published experiments). Beside them: latency (another measurement),
+targets and tables (results), command (options).
 """

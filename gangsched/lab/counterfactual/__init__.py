@@ -12,11 +12,8 @@ claim.
     cluster    the simulator's API server without failures, and kubelets and controllers that act as recorded
     model      a day under a configuration: when each pod was bound, how full the cluster was
     gangs      which pods form a gang, and shaken days
-    compare    the recording and models side by side, with their spread over shaken days
-    answer     every run that a question needs, and their results
-    unknown    what the answer cannot know, in words
-    report     what is printed
-    picture    the cluster over time and waits by size, as SVG
+    answers    the runs that a question needs, compared, with their spread over shaken days; what they cannot
+               tell; how they are printed and drawn
     command    `gangsched counterfactual`
 
 Not here: making the same decisions again and comparing them to the last byte (journal).
