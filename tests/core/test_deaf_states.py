@@ -306,3 +306,17 @@ def test_an_answer_after_which_nothing_has_changed_is_not_asked_for_again() -> N
     story.create(make_pod("p", gpus=8))
     story.tell(answer(story.asked[0], failed=dict.fromkeys(story.asked[0].nodes, "no")))
     assert story.state() is GroupState.UNSCHEDULABLE
+
+
+def test_a_member_that_comes_to_a_started_gang_does_not_wait_for_the_backoff_of_another() -> (
+    None
+):
+    c = cluster(nodes=2)
+    c.submit(gang("g", pods=2, gpus=8)).run()
+    c.submit(make_pod("g-2", gpus=8, group="g", min_members=2)).run()
+    assert c.state("g") == "unschedulable"
+    c.node(make_node("small", gpus=3)).run()
+    c.wait(0.1).submit(make_pod("g-3", gpus=3, group="g", min_members=2))
+    c.submit(make_pod("younger", gpus=3)).run()
+    assert c.pod("g-3").spec.node_name
+    assert not c.pod("younger").spec.node_name

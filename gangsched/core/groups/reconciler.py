@@ -166,6 +166,9 @@ class Reconciler:
             return
         if group.first_complete_s == NEVER_S:
             group.first_complete_s = self._shared.requeue_order.take(group, now_s)
+        if group.has_started and group.n_changes != group.n_changes_tried:
+            # Its members start each for itself: one that has come since has not failed, and may be smaller.
+            queue.end_backoff(group, now_s)
         if group.state in _TRIED_ANYWAY:
             if queue.bypasses is not None:
                 queue.bypasses.moved(group)  # bypasses of an unwound group count from now on

@@ -107,7 +107,8 @@ class Group:
     deadline_s: its end. preemption: in state Waiting, victims that must go first, and what is reserved for
     it. moves: (when, cause) of each change since state `moved_from` (core.state.tables.groups). n_of_role:
     how many existing members state each role. n_changes: how often members came, went, changed or began to
-    leave. warned: ignored statements that were reported. reported_conditions: conditions last written to its
+    leave; n_changes_tried: by its last attempt. warned: ignored statements that were reported.
+    reported_conditions: conditions last written to its
     object beside its state. why: the reason that was reported last; "": there is none. raised: the most that
     PreEnqueue adds to a member's priority. wished_priority: its object's. tried_s: when its last attempt was;
     n_early: how many in a row were early (core.state.line.early_turns). start_record, marked and doubts: of
@@ -137,6 +138,7 @@ class Group:
         "moved_from",
         "moves",
         "n_changes",
+        "n_changes_tried",
         "n_early",
         "n_of_role",
         "own_problem",
@@ -174,7 +176,7 @@ class Group:
         self.problem: Why = ""
         self.own_problem = ""
         self.why: Why = ""
-        self.priority = self.wished_priority = self.raised = self.n_changes = 0
+        self.priority = self.wished_priority = self.raised = self.n_changes = self.n_changes_tried = 0
         self.state = self.moved_from = GATHERING
         self.moves: list[tuple[float, Any]] = []
         self.since_s = now_s

@@ -122,7 +122,7 @@ class Attempts:
             return
         for each in unit:
             each.attempts += 1
-            each.tried_s = self._shared.now_s
+            each.tried_s, each.n_changes_tried = self._shared.now_s, each.n_changes
             each.cause_id = f"{each.key}#{each.attempts}"
             self._shared.queue.leave_line(each)
         self._shared.count("attempts", len(unit))

@@ -38,6 +38,9 @@ class BackingOff:
     def __bool__(self) -> bool:
         return bool(self._tokens)
 
+    def __contains__(self, group: Group) -> bool:
+        return group.key in self._tokens
+
     @property
     def n_lanes(self) -> int:
         """Number of lanes with a group here; counts lanes whose stale entries have not been dropped yet,

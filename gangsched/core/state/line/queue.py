@@ -308,6 +308,13 @@ class SchedulingQueue:
         kinds = {(group.scheduler_name, group.rejected_by) for group in self._unschedulable.values()}
         return n * len(kinds) <= _MAX_PAIRS
 
+    def end_backoff(self, group: Group, now_s: float) -> None:
+        """Ends the backoff of a group that was refused, as it is no longer what was tried."""
+        if group.state is GroupState.UNSCHEDULABLE or group in self._backing_off:
+            group.backoff_until_s = min(group.backoff_until_s, now_s)
+            if group.state is GroupState.BACKOFF:
+                self.activate(group, Cause.CURED)
+
     def ends_edited(self, edited: Mapping[str, PodInfo], now_s: float) -> None:
         """Wakes groups whose claims wait for one of these running pods (by UID), which may end at another
         time."""
