@@ -308,9 +308,7 @@ def test_an_answer_after_which_nothing_has_changed_is_not_asked_for_again() -> N
     assert story.state() is GroupState.UNSCHEDULABLE
 
 
-def test_a_member_that_comes_to_a_started_gang_does_not_wait_for_the_backoff_of_another() -> (
-    None
-):
+def test_a_member_that_comes_to_a_started_gang_does_not_wait_for_the_backoff_of_another() -> None:
     c = cluster(nodes=2)
     c.submit(gang("g", pods=2, gpus=8)).run()
     c.submit(make_pod("g-2", gpus=8, group="g", min_members=2)).run()

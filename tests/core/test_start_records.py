@@ -140,6 +140,22 @@ def test_what_a_deposed_process_writes_of_a_gang_that_started_is_put_right_each_
     assert len(runs(c)) == (3 if has_lost else 4)
 
 
+def test_a_process_that_finds_a_gang_with_a_loss_puts_right_every_member_that_says_otherwise() -> None:
+    """It was in part, a second attempt completed it, and the process died before it wrote so. A loss is
+    written on a few members only, and others would still say that it is in part."""
+    c = cluster(nodes=4)
+    c.answer = lambda bind: "422" if bind.attempt == 1 and bind.name in ("a-4", "a-5") else "ok"
+    c.submit(gang("a", pods=6, gpus=4)).run().wait(60.0)
+    started(c)
+    status, mark = c.pod("a-2").status, Condition(ef.GANG_WHOLE, "False", "BoundInPart", "4 of 6")
+    others = [one for one in status.conditions or () if one.type != mark.type]
+    c.store(c.pod("a-2"), status=replace(status, conditions=[*others, mark]))
+    c.pods.pop(c.pod("a-3").metadata.uid)
+    c.clear().restart()
+    found = [name for name, status, reason in answers(c) if (status, reason) == ("False", "LostMembers")]
+    assert found == ["a-4", "a-5", "a-0", "a-2"]
+
+
 def test_a_gang_that_keeps_fewer_than_it_starts_with_says_that_it_runs_once_it_has_started() -> None:
     """It starts with four and keeps two. One that kubelet refused put it in part, its successor completed it,
     and the process died before it wrote so: three that run are enough."""

@@ -171,6 +171,9 @@ class StartRecords:
         stay = [info for info in group.in_state(BOUND) if info.pod.metadata.deletion_timestamp is None]
         stay.sort(key=lambda info: (-info.attempt, info.pod.metadata.name))
         chosen = stay[:_N_MARKED]
+        if reason == LOST_MEMBERS and group.has_conditions:  # it has started, whatever a process before wrote
+            others = ((info, _mark(info)) for info in stay[_N_MARKED:])
+            chosen += [info for info, one in others if one is not None and one.reason != reason]
         for info in chosen:
             if reason != known_reason or info.uid not in known:
                 self._write(info, "False", reason, message)
