@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -228,8 +229,7 @@ def _cleaned(kind: Any, value: object, path: str) -> object:
         item = get_args(kind)[1]
         return {key: _cleaned(item, one, join(path, key)) for key, one in value.items()}
     if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        hints = get_type_hints(kind)
-        known = {field.encode_name: hints[field.name] for field in msgspec.structs.fields(kind)}
+        known = _types(kind)
         clean = {}
         for key, one in value.items():
             if key not in known:
@@ -238,6 +238,16 @@ def _cleaned(kind: Any, value: object, path: str) -> object:
                 clean[key] = _cleaned(known[key], one, join(path, key))
         return clean
     return value
+
+
+@cache
+def _types(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Returns the type of each field by its name in the file, without what it says of itself.
+
+    Remembered: the annotations are text, which Python compiles anew whenever it is asked for them.
+    """
+    hints = get_type_hints(kind)
+    return {field.encode_name: hints[field.name] for field in msgspec.structs.fields(kind)}
 
 
 def _one_of(allowed: tuple[object, ...], value: object, path: str) -> object:
