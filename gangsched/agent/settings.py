@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from gangsched.agent.plugins.settings import (
     KubeletDocument,
@@ -51,27 +52,47 @@ class _Document(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
 
 
 class NvmlDocument(_Document, frozen=True):
-    """mode: auto (GPUs if there is a driver), on (a missing driver is reported) or off."""
+    """NVIDIA GPUs, listed by their driver."""
 
-    mode: Mode = "auto"
-    resource: str = "nvidia.com/gpu"
-    ignore_xids: tuple[int, ...] = tuple(sorted(APPLICATION_XIDS))
+    mode: Annotated[
+        Mode,
+        Meta(
+            description="`auto`: NVIDIA GPUs where there is a driver. `on`: report if there is none. `off`."
+        ),
+    ] = "auto"
+    resource: Annotated[str, Meta(description="The resource that a GPU is.")] = "nvidia.com/gpu"
+    ignore_xids: Annotated[
+        tuple[int, ...],
+        Meta(description="XIDs that an application caused and that leave the GPU healthy."),
+    ] = tuple(sorted(APPLICATION_XIDS))
 
 
 class AgentDocument(_Document, frozen=True):
-    """devices: files or directories; registers: other agents' annotations on the Node, read as devices too.
-
-    inventory_in: annotation or labels (model.devices.labels). plugins: the resources offered to kubelet.
-    """
+    """AgentConfiguration. inventory_in: model.devices.labels has both forms."""
 
     api_version: str = API_VERSION
     kind: str = KIND
-    node_name: str = ""
-    heartbeat_seconds: float = 60.0
-    devices: tuple[str, ...] = ()
+    node_name: Annotated[
+        str,
+        Meta(description="Which node this is; empty: the environment variable `NODE_NAME`."),
+    ] = ""
+    heartbeat_seconds: Annotated[
+        float,
+        Meta(description="The Node is compared with what it should say at least this often."),
+    ] = 60.0
+    devices: Annotated[
+        tuple[str, ...],
+        Meta(description="JSON files of devices, or directories of `*.json`."),
+    ] = ()
     nvml: NvmlDocument = NvmlDocument()
-    registers: tuple[Literal["hami", "volcano"], ...] = ()
-    inventory_in: Literal["annotation", "labels"] = "annotation"
+    registers: Annotated[
+        tuple[Literal["hami", "volcano"], ...],
+        Meta(description="Read devices from what `hami` or `volcano` node agents wrote on the Node."),
+    ] = ()
+    inventory_in: Annotated[
+        Literal["annotation", "labels"],
+        Meta(description="Whether the list is an annotation of the Node or labels."),
+    ] = "annotation"
     bandwidth: BandwidthDocument = BandwidthDocument()
     load: LoadDocument = LoadDocument()
     kubelet: KubeletDocument = KubeletDocument()

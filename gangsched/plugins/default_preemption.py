@@ -8,8 +8,10 @@ which units may preempt at all, and reads disruption budgets. Source: kube-sched
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from gangsched.core.cache.trial import Trial
 from gangsched.core.cache.view.objects import ObjectQueries
@@ -37,8 +39,14 @@ class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
     of the two limits, are evaluated with all Filters. kube-scheduler starts at a random node instead.
     """
 
-    min_candidate_nodes_percentage: int = 10
-    min_candidate_nodes_absolute: int = 100
+    min_candidate_nodes_percentage: Annotated[
+        int,
+        Meta(description="How many percent of the nodes are weighed as places to make room."),
+    ] = 10
+    min_candidate_nodes_absolute: Annotated[
+        int,
+        Meta(description="The same as a number; the larger of the two counts."),
+    ] = 100
 
     def __post_init__(self) -> None:
         percentage, absolute = self.min_candidate_nodes_percentage, self.min_candidate_nodes_absolute

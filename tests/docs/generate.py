@@ -1,7 +1,8 @@
 """Writes the parts of docs/ that follow from the code: `python -m tests.docs.generate` (make docs-reference).
 
 Lives here: pages made whole (configuration.md, annotations.md) and regions of others between two comments.
-Not here: the words for fields and keys (meanings.py). A test fails where a page is not what this writes.
+Not here: what a field means, which stands beside it (`Meta(description=...)`), and the words for keys
+(meanings.py). A test fails where a page is not what this writes.
 """
 
 from __future__ import annotations
@@ -12,11 +13,10 @@ import textwrap
 import types
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from gangsched import model
 from gangsched.agent.command import add_arguments as add_agent_arguments
 from gangsched.agent.settings import AgentDocument
 from gangsched.command.cli import _parser
@@ -42,30 +42,44 @@ from tests.docs import claim_scene, meanings, metrics_table, queues_scene, shape
 from tests.docs.pages import DOCS, ROOT
 from tests.house.walk import files, traced
 
-# Not opened up: kube-scheduler's own shapes, told in words, and what is told once for `all`.
-_CLOSED = {"profiles[].plugins", "plugins[].each", "plugins[].byDevice"}
 _MARKS = ("apiVersion", "kind")
 _KEY = re.compile(
     r'^([A-Z_]+) = "([a-z0-9.-]*(?:k8s\.io|gangsched\.io|slurm\.net)(?:/[a-z-]+)?)"$', re.MULTILINE
 )
-_MADE = "<!-- Written by `make docs-reference` from the code and tests/docs/meanings.py; do not edit. -->\n"
+_MADE = "<!-- Written by `make docs-reference` from the code{}; do not edit. -->\n"
 
 
-def fields(kind: type[msgspec.Struct], at: str = "") -> Iterator[tuple[str, Any, object]]:
-    """(path in the file, type, default) of every field, opened up as deep as it goes; NODEFAULT: required."""
-    hints = get_type_hints(kind)
+class Field(NamedTuple):
+    """One row: path in the file, type, default (NODEFAULT: required), and description."""
+
+    path: str
+    hint: Any
+    default: object
+    meaning: str
+
+
+def fields(kind: type[msgspec.Struct], at: str = "") -> Iterator[Field]:
+    """Every field, opened up as deep as it goes; what holds Structs and has its own meaning is one row."""
+    hints = get_type_hints(kind, include_extras=True)
     for field in msgspec.structs.fields(kind):
         path = f"{at}{field.encode_name}"
         if not at and field.encode_name in _MARKS:
             continue
         default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
-        inner, suffix = _inner(hints[field.name])
-        opens = isinstance(inner, type) and issubclass(inner, msgspec.Struct)
-        # A pod's own types, such as an affinity, are documented by Kubernetes.
-        if opens and not inner.__module__.startswith(model.__name__) and path not in _CLOSED:
+        hint, meaning = _described(hints[field.name])
+        inner, suffix = _inner(hint)
+        if isinstance(inner, type) and issubclass(inner, msgspec.Struct) and not meaning:
             yield from fields(inner, f"{path}{suffix}.")
         else:
-            yield path, hints[field.name], default
+            yield Field(path, hint, default, meaning)
+
+
+def _described(hint: Any) -> tuple[Any, str]:
+    """A field's type, and its description; "" where it has none."""
+    if get_origin(hint) is not Annotated:
+        return hint, ""
+    kind, *extras = get_args(hint)
+    return kind, next((one.description or "" for one in extras if isinstance(one, msgspec.Meta)), "")
 
 
 def _inner(hint: Any) -> tuple[Any, str]:
@@ -108,10 +122,10 @@ def _scalar(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def table(kind: type[msgspec.Struct], words: Mapping[str, str]) -> str:
+def table(kind: type[msgspec.Struct]) -> str:
     rows = ["| field | type | default | meaning |", "|---|---|---|---|"]
-    for path, hint, default in fields(kind):
-        rows.append(f"| `{path}` | {type_name(hint)} | {default_text(default)} | {words.get(path, '?')} |")
+    for path, hint, default, meaning in fields(kind):
+        rows.append(f"| `{path}` | {type_name(hint)} | {default_text(default)} | {meaning} |")
     return "\n".join(rows) + "\n"
 
 
@@ -147,11 +161,11 @@ def configuration_page() -> str:
     names = ", ".join(f"`{field.encode_name}`" for field in msgspec.structs.fields(PluginSets))
     points = textwrap.fill(names, 110)
     args = [
-        f"### {name}\n\n{table(info.args_type, meanings.ARGS.get(name, {}))}"
+        f"### {name}\n\n{table(info.args_type)}"
         for name, info in IN_TREE.items()
         if info.args_type is not None
     ]
-    return f"""{_MADE}
+    return f"""{_MADE.format("")}
 # Configuration reference
 
 Every field of every file that gangsched reads, with its type and its default. An unknown field, a wrong type
@@ -168,13 +182,13 @@ examples; [queueing](queueing.md), [queues](queues.md),
 so a file moves over as it is. The points of `profiles[].plugins` are
 {points}.
 
-{table(KubeDocument, meanings.SCHEDULER)}
+{table(KubeDocument)}
 ## The scheduler's file, second document
 
 `apiVersion: gangsched.io/v1`, `kind: GangschedConfiguration`: what kube-scheduler has no field for. Leave it
 out to have the defaults. kube-scheduler reads the first document only.
 
-{table(OurDocument, meanings.OURS)}
+{table(OurDocument)}
 ## Plugin arguments
 
 Written in `profiles[].pluginConfig[].args`. Plugins that are not listed have no arguments.
@@ -185,7 +199,7 @@ Written in `profiles[].pluginConfig[].args`. Plugins that are not listed have no
 `apiVersion: gangsched.io/v1`, `kind: AgentConfiguration`. `--config` takes one file, or a directory of
 `*.yaml` that are read as one document; a section may be in one of them only.
 
-{table(AgentDocument, meanings.AGENT)}
+{table(AgentDocument)}
 ## Flags of `gangsched scheduler`
 
 A flag wins over the file.
@@ -225,7 +239,7 @@ def annotation_page() -> str:
                 lines.append(f"| `{key}` | {on} | {meaning} |")
         return "\n".join(lines) + "\n"
 
-    return f"""{_MADE}
+    return f"""{_MADE.format(" and tests/docs/meanings.py")}
 # Annotation reference
 
 Every annotation and label that gangsched reads or writes. They are annotations unless the table says label.

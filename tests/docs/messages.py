@@ -198,6 +198,7 @@ def _texts(node: ast.AST, docstrings: set[int]) -> Iterator[tuple[int, str]]:
         "InvariantError",
         "Phase",
         "Deadline",
+        "Meta",  # what a field means, in docs/configuration.md
     ):
         return
     if isinstance(node, ast.keyword) and node.arg == "without_effect":

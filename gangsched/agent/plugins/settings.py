@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from gangsched.errors import ConfigError
 from gangsched.model.resources import is_extended
@@ -29,19 +30,19 @@ class _Document(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
 
 
 class DeviceFileDocument(_Document, frozen=True):
-    """host: `/dev/…`; container: defaults to the same path; permissions: of r, w and m (mknod)."""
+    """host: `/dev/…`; permissions: read, write and mknod."""
 
-    host: str
-    container: str = ""
-    permissions: str = "rw"
+    host: Annotated[str, Meta(description="What a container gets once: a device file on the host.")]
+    container: Annotated[str, Meta(description="Its path in the container; empty: the same.")] = ""
+    permissions: Annotated[str, Meta(description="Of `r`, `w` and `m`.")] = "rw"
 
 
 class MountDocument(_Document, frozen=True):
-    """container: defaults to the same path."""
+    """A directory or a file of the host that a container sees."""
 
-    host: str
-    container: str = ""
-    read_only: bool = True
+    host: Annotated[str, Meta(description="A path on the host.")]
+    container: Annotated[str, Meta(description="The path in the container; empty: the same.")] = ""
+    read_only: Annotated[bool, Meta(description="Mount it read-only.")] = True
 
 
 class OutfitDocument(_Document, frozen=True):
@@ -49,33 +50,66 @@ class OutfitDocument(_Document, frozen=True):
 
     device_files: tuple[DeviceFileDocument, ...] = ()
     mounts: tuple[MountDocument, ...] = ()
-    cdi: tuple[str, ...] = ()
+    cdi: Annotated[tuple[str, ...], Meta(description="CDI device names.")] = ()
 
 
 class PluginDocument(_Document, frozen=True):
     """A resource that the agent offers to kubelet.
 
-    tell_numa: report the devices' NUMA nodes to kubelet, so that its TopologyManager aligns by them; it may
-    then choose other devices than planned, which are rejected. env: `{ids}` stands for the IDs. all, each:
-    what a container gets once, and for each device; by_device: instead of `each`, for the named devices.
+    tell_numa: kubelet's TopologyManager aligns by the NUMA nodes; it may then choose other devices than
+    planned, which are rejected. all: what a container gets once.
     """
 
-    resource: str
-    hand_off: HandOff = "device-plugin"
-    tell_numa: bool = False
-    env: dict[str, str] = {}
+    resource: Annotated[str, Meta(description="A resource that the agent offers to kubelet. Required.")]
+    hand_off: Annotated[
+        HandOff,
+        Meta(
+            description="`device-plugin`, `env` or `count`: see [the three"
+            " hand-offs](devices.md#three-hand-offs)."
+        ),
+    ] = "device-plugin"
+    tell_numa: Annotated[bool, Meta(description="Tell kubelet the devices' NUMA nodes.")] = False
+    env: Annotated[
+        dict[str, str],
+        Meta(description="Variables of the container; `{ids}` stands for its IDs."),
+    ] = {}
     all: OutfitDocument = OutfitDocument()
-    each: OutfitDocument = OutfitDocument()
-    by_device: dict[str, OutfitDocument] = {}
+    each: Annotated[
+        OutfitDocument,
+        Meta(
+            description="What a container gets for each device; fields as in `all`, `{id}` stands for the ID."
+        ),
+    ] = OutfitDocument()
+    by_device: Annotated[
+        dict[str, OutfitDocument],
+        Meta(
+            description="The same by device ID, instead of `each`, for devices whose files have other names."
+        ),
+    ] = {}
 
 
 class KubeletDocument(_Document, frozen=True):
-    """kubelet's sockets; resources: those of other plugins, to be listed as kubelet reports them."""
+    """kubelet's sockets, and what to list of other plugins."""
 
-    device_plugins: str = "/var/lib/kubelet/device-plugins"
-    pod_resources: str = "/var/lib/kubelet/pod-resources/kubelet.sock"
-    pods_api: str = "/var/lib/kubelet/pods-api/pods-api.sock"
-    resources: tuple[str, ...] = ()
+    device_plugins: Annotated[
+        str,
+        Meta(description="Where kubelet's device plugin sockets are."),
+    ] = "/var/lib/kubelet/device-plugins"
+    pod_resources: Annotated[
+        str,
+        Meta(description="kubelet's PodResources socket."),
+    ] = "/var/lib/kubelet/pod-resources/kubelet.sock"
+    pods_api: Annotated[
+        str,
+        Meta(
+            description="kubelet's Pods API socket (Kubernetes 1.37); empty or absent: the API server is"
+            " asked."
+        ),
+    ] = "/var/lib/kubelet/pods-api/pods-api.sock"
+    resources: Annotated[
+        tuple[str, ...],
+        Meta(description="Resources of other device plugins, listed by what they told kubelet."),
+    ] = ()
 
     @property
     def registration_socket(self) -> str:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from pathlib import PurePath
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from gangsched.errors import ConfigError
 from gangsched.model.stated.bandwidth import MAX_BANDWIDTH, MEGABYTE
@@ -19,31 +21,51 @@ _MAX_WINDOWS = 8
 
 
 class BandwidthDocument(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """nics: shell patterns of names; none: the physical ones. total_mbps: of one direction; 0: the links'
-    speed. windows_seconds: averaging windows; the first one's value counts.
-    """
+    """How bandwidth is measured and reported; nics are shell patterns."""
 
-    enabled: bool = False
-    nics: tuple[str, ...] = ()
-    total_mbps: float = msgspec.field(default=0.0, name="totalMBps")
-    windows_seconds: tuple[float, ...] = (10.0, 60.0, 300.0)
-    period_seconds: float = 20.0
-    threshold_percent: float = 5.0
+    enabled: Annotated[bool, Meta(description="Write `gangsched.io/remaining-bandwidth`.")] = False
+    nics: Annotated[
+        tuple[str, ...],
+        Meta(description="Patterns of NIC names that count; none: the physical ones."),
+    ] = ()
+    total_mbps: Annotated[
+        float,
+        Meta(description="Of one direction; 0: what the links' speeds add up to."),
+    ] = msgspec.field(default=0.0, name="totalMBps")
+    windows_seconds: Annotated[
+        tuple[float, ...],
+        Meta(description="Averaging windows; the first one counts, the others are shown."),
+    ] = (10.0, 60.0, 300.0)
+    period_seconds: Annotated[float, Meta(description="Written at least this often.")] = 20.0
+    threshold_percent: Annotated[
+        float,
+        Meta(description="And when it moved by this much of the total."),
+    ] = 5.0
 
 
 class LoadDocument(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """cpu_mhz: 0: as the system reports it; disk_mbps: 0: unknown. disk_probe: a directory on the disk whose
-    throughput is measured once at the start, "" for none. cgroup: the node is this cgroup, not the machine.
-    """
+    """How load is measured and reported."""
 
-    enabled: bool = False
-    window_seconds: float = 10.0
-    period_seconds: float = 20.0
-    threshold_percent: float = 10.0
-    cpu_mhz: float = msgspec.field(default=0.0, name="cpuMHz")
-    disk_mbps: float = msgspec.field(default=0.0, name="diskMBps")
-    disk_probe: str = ""
-    cgroup: str = ""
+    enabled: Annotated[bool, Meta(description="Write `gangsched.io/load`.")] = False
+    window_seconds: Annotated[float, Meta(description="The averaging window.")] = 10.0
+    period_seconds: Annotated[float, Meta(description="Written at least this often.")] = 20.0
+    threshold_percent: Annotated[float, Meta(description="And when a term moved by this much.")] = 10.0
+    cpu_mhz: Annotated[
+        float,
+        Meta(description="The clock rate; 0: what the system reports."),
+    ] = msgspec.field(default=0.0, name="cpuMHz")
+    disk_mbps: Annotated[
+        float,
+        Meta(description="The disks' throughput; 0: not known."),
+    ] = msgspec.field(default=0.0, name="diskMBps")
+    disk_probe: Annotated[
+        str,
+        Meta(description="A directory in which the throughput is measured once at the start; empty: not."),
+    ] = ""
+    cgroup: Annotated[
+        str,
+        Meta(description="A cgroup that is this node, as `/proc/PID/cgroup` names it; empty: the machine."),
+    ] = ""
 
 
 class ProbeSettings(msgspec.Struct, frozen=True):

@@ -8,10 +8,11 @@ Source: kube-scheduler 1.37 `plugins/interpodaffinity/{plugin,filtering,scoring}
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.cache.view.pods import PodQueries
@@ -51,8 +52,14 @@ _MAX_WEIGHT = 100
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """InterPodAffinityArgs. Raises: ValueError (a weight out of range)."""
 
-    hard_pod_affinity_weight: int = 1
-    ignore_preferred_terms_of_existing_pods: bool = False
+    hard_pod_affinity_weight: Annotated[
+        int,
+        Meta(description="The weight of required affinity as a preference of the other side."),
+    ] = 1
+    ignore_preferred_terms_of_existing_pods: Annotated[
+        bool,
+        Meta(description="Count only the new pod's preferences."),
+    ] = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.hard_pod_affinity_weight <= _MAX_WEIGHT:

@@ -7,9 +7,10 @@ for. Source: kube-scheduler 1.37 `plugins/podtopologyspread/common.go` and `plug
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from gangsched.core.types.templates.affinity_terms import counted_to_spread
 from gangsched.core.types.templates.pod_template import PodTemplate
@@ -28,21 +29,33 @@ _HONOR = "Honor"
 class DefaultConstraint(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """One of PodTopologySpreadArgs.defaultConstraints, as it is written."""
 
-    max_skew: int = 0
-    topology_key: str = ""
-    when_unsatisfiable: str = ""
-    label_selector: LabelSelector | None = None
-    min_domains: int | None = None
-    node_affinity_policy: str | None = None
-    node_taints_policy: str | None = None
-    match_label_keys: list[str] | None = None
+    max_skew: Annotated[
+        int,
+        Meta(description="Constraints for pods that state none; the fields are a pod's own."),
+    ] = 0
+    topology_key: Annotated[str, Meta(description="A node label.")] = ""
+    when_unsatisfiable: Annotated[str, Meta(description="`DoNotSchedule` or `ScheduleAnyway`.")] = ""
+    label_selector: Annotated[
+        LabelSelector | None,
+        Meta(description="Refused: it is made for each pod."),
+    ] = None
+    min_domains: Annotated[int | None, Meta(description="As a pod's.")] = None
+    node_affinity_policy: Annotated[str | None, Meta(description="As a pod's.")] = None
+    node_taints_policy: Annotated[str | None, Meta(description="As a pod's.")] = None
+    match_label_keys: Annotated[list[str] | None, Meta(description="As a pod's.")] = None
 
 
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """PodTopologySpreadArgs. Raises: ValueError (a constraint that kube-scheduler refuses)."""
 
     default_constraints: tuple[DefaultConstraint, ...] | None = None
-    defaulting_type: Literal["System", "List"] = "System"
+    defaulting_type: Annotated[
+        Literal["System", "List"],
+        Meta(
+            description="`List`: the list above. `System`: kube-scheduler's built-in constraints, which need"
+            " the right to follow services and controllers: `deploy/default-spreading/`."
+        ),
+    ] = "System"
 
     def __post_init__(self) -> None:
         given = self.default_constraints or ()

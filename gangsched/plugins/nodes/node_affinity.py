@@ -6,10 +6,11 @@ Source: kube-scheduler `plugins/nodeaffinity/node_affinity.go`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.cache.view.nodes import NodeQueries
@@ -35,7 +36,10 @@ REASON_ADDED = "node(s) didn't match scheduler-enforced node affinity"
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """NodeAffinityArgs. Raises: ValueError (an unusable term)."""
 
-    added_affinity: AffinityRules | None = None
+    added_affinity: Annotated[
+        AffinityRules | None,
+        Meta(description="Node affinity that every pod of the profile must match as well."),
+    ] = None
 
     def __post_init__(self) -> None:
         rules = self.added_affinity or AffinityRules()

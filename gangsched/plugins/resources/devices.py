@@ -17,9 +17,11 @@ resource without an inventory is limited by its count alone). core.cycle.device_
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from gangsched.core.cache.view.devices import DeviceQueries
 from gangsched.core.cycle.device_allocation import n_sets
@@ -47,9 +49,15 @@ from gangsched.plugins.resources.least_asked import least_asked
 
 
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """require: resources whose IDs must be known; pods that ask for them go only where they are listed."""
+    """Pods that ask for what is required go only where it is listed. Raises: ValueError."""
 
-    require: tuple[str, ...] = ()
+    require: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Resources whose device IDs must be known in this profile; `devices.require` is for"
+            " all profiles."
+        ),
+    ] = ()
 
     def __post_init__(self) -> None:
         for i, name in enumerate(self.require):

@@ -8,10 +8,11 @@ the published method of scheduling by real-time load and node performance, score
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from gangsched.core.cache.view.rows import RowQueries
 from gangsched.core.framework.interface import MAX_SCORE, BoolArray, CycleState, FloatArray, IntArray
@@ -27,23 +28,41 @@ _UNKNOWN = MAX_SCORE / 2
 
 
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """mode: `paper` adds the terms in the units of model.stated.evenness.PAPER_UNITS; `normalized` first
-    scales each to the cluster's largest; `literal` sets the sum of utilisations against the sum of `paper`,
-    as printed. terms: the terms included. stale_policy: a node without a report for
-    stale_seconds counts as fully loaded, or by its last report (ignore). predict: add the expected use of
-    just-placed pods until it shows in measurements, for settle_seconds at the most. metrics_server_seconds:
-    how often metrics-server is polled for nodes without an agent, 0 never; assumed_mhz: the clock rate of
-    their cores, which it does not report.
+    """What counts as load, and for how long. Raises: ValueError.
+
+    mode: `paper` has the units of model.stated.evenness.PAPER_UNITS; `literal` sets the sum of utilisations
+    against the sum of `paper`, as printed. assumed_mhz: metrics-server does not report the clock rate.
     """
 
-    mode: Mode = "normalized"
-    terms: tuple[Term, ...] = TERMS
-    stale_policy: Literal["full", "ignore"] = "full"
-    stale_seconds: float = 90.0
-    predict: bool = True
-    settle_seconds: float = 60.0
-    metrics_server_seconds: float = 0.0
-    assumed_mhz: float = msgspec.field(default=2000.0, name="assumedMHz")
+    mode: Annotated[
+        Mode,
+        Meta(
+            description="`normalized` scales each term to the cluster's largest; `paper` adds them up in"
+            " their units; `literal` adds utilisations up, as the paper prints L."
+        ),
+    ] = "normalized"
+    terms: Annotated[tuple[Term, ...], Meta(description="Which terms count.")] = TERMS
+    stale_policy: Annotated[
+        Literal["full", "ignore"],
+        Meta(
+            description="A node not heard of for `staleSeconds` counts as fully loaded, or by its last"
+            " report."
+        ),
+    ] = "full"
+    stale_seconds: Annotated[float, Meta(description="When a report is too old.")] = 90.0
+    predict: Annotated[
+        bool,
+        Meta(description="Count what just-placed pods ask for until it shows in a report."),
+    ] = True
+    settle_seconds: Annotated[float, Meta(description="For how long at most.")] = 60.0
+    metrics_server_seconds: Annotated[
+        float,
+        Meta(description="How often metrics-server is asked about nodes without an agent; 0: never."),
+    ] = 0.0
+    assumed_mhz: Annotated[
+        float,
+        Meta(description="The clock rate of those nodes."),
+    ] = msgspec.field(default=2000.0, name="assumedMHz")
 
     def __post_init__(self) -> None:
         if not self.terms or len(set(self.terms)) != len(self.terms):

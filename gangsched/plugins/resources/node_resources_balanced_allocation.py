@@ -10,10 +10,11 @@ it up to 1.11 and as papers print it, `10 - |cpu - memory| * 10` of the requeste
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from gangsched.core.cache.view.room import RoomQueries
 from gangsched.core.framework.interface import (
@@ -33,8 +34,17 @@ from gangsched.plugins.resources.node_resources_fit import DEFAULT_RESOURCES, NA
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """NodeResourcesBalancedAllocationArgs; all resources weigh the same. formula: kube-scheduler has none."""
 
-    resources: tuple[ResourceSpec, ...] = DEFAULT_RESOURCES
-    formula: Literal["Change", "AsPrinted"] = "Change"
+    resources: Annotated[
+        tuple[ResourceSpec, ...],
+        Meta(description="The resources that count: `name`, and `weight`, which must be 1."),
+    ] = DEFAULT_RESOURCES
+    formula: Annotated[
+        Literal["Change", "AsPrinted"],
+        Meta(
+            description="`AsPrinted` scores `10 - |cpu - memory| * 10` of the requested shares, as Kubernetes"
+            " 1.11 did and papers print it."
+        ),
+    ] = "Change"
 
     def __post_init__(self) -> None:
         seen: set[str] = set()

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from gangsched.core.cache.view.room import RoomQueries
 from gangsched.core.framework.interface import (
@@ -60,8 +61,8 @@ _Scored = tuple[IntArray, IntArray, IntArray, IntArray]
 class ResourceSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """A resource and its weight, 1 to 100; 0 means 1, by kube-scheduler's defaulting."""
 
-    name: str
-    weight: int = 1
+    name: Annotated[str, Meta(description="A resource that counts for the score.")]
+    weight: Annotated[int, Meta(description="Its weight, 1 to 100.")] = 1
 
     def __post_init__(self) -> None:
         if not 0 <= self.weight <= 100:
@@ -73,8 +74,8 @@ class ResourceSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_f
 class ShapePoint(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """utilization 0..100, score 0..10."""
 
-    utilization: int
-    score: int
+    utilization: Annotated[int, Meta(description="A point of the shape: percent in use.")]
+    score: Annotated[int, Meta(description="The score there, 0 to 10.")]
 
     def __post_init__(self) -> None:
         if not 0 <= self.utilization <= 100:
@@ -105,7 +106,13 @@ class ScoringStrategy(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
     A given strategy must state its type, as in kube-scheduler.
     """
 
-    type: StrategyType
+    type: Annotated[
+        StrategyType,
+        Meta(
+            description="`LeastAllocated` prefers empty nodes, `MostAllocated` full ones,"
+            " `RequestedToCapacityRatio` goes by a shape."
+        ),
+    ]
     resources: tuple[ResourceSpec, ...] = DEFAULT_RESOURCES
     requested_to_capacity_ratio: RatioShape | None = None
 
@@ -121,8 +128,14 @@ class ScoringStrategy(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """NodeResourcesFitArgs. Ignored resources must be extended resources; only the filter ignores them."""
 
-    ignored_resources: tuple[str, ...] = ()
-    ignored_resource_groups: tuple[str, ...] = ()
+    ignored_resources: Annotated[
+        tuple[str, ...],
+        Meta(description="Extended resources that the filter does not count."),
+    ] = ()
+    ignored_resource_groups: Annotated[
+        tuple[str, ...],
+        Meta(description="The same by group: `example.com` ignores `example.com/anything`."),
+    ] = ()
     scoring_strategy: ScoringStrategy = ScoringStrategy("LeastAllocated")
 
     def __post_init__(self) -> None:

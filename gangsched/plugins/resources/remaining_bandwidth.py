@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.cache.view.pods import PodQueries
@@ -58,21 +59,46 @@ _ASKED = {
 
 
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """strategy: which of the nodes with enough is best. pool: later pods with the same request first try the
-    pool: with ClosestToExpected the nodes with required to expected left, with LargestSurplus those with more
-    than expected. stale_policy: a node without a report for stale_seconds counts as full, or by its last
-    report (ignore). promise: bandwidth promised since a node's last heartbeat is not promised again; without
-    it (the published method) a burst overcommits. bound: a pod that expects more than it requires goes only
-    to nodes whose remaining bandwidth is at least as close to the expected as the required is: a node with
-    too much left is kept for pods that expect more.
+    """Which node with enough bandwidth is best, and what counts as left. Raises: ValueError.
+
+    promise: without it (the published method) a burst overcommits. bound: a pod that expects more than it
+    requires goes only to nodes whose remaining bandwidth is at least as close to the expected as the required
+    is: a node with too much left is kept for pods that expect more.
     """
 
-    strategy: Literal["ClosestToExpected", "LargestSurplus"] = "ClosestToExpected"
-    pool: bool = False
-    stale_policy: Literal["full", "ignore"] = "full"
-    stale_seconds: float = 60.0
-    promise: bool = True
-    bound: bool = False
+    strategy: Annotated[
+        Literal["ClosestToExpected", "LargestSurplus"],
+        Meta(
+            description="Which node with enough bandwidth is best: the one closest to what is expected, or"
+            " the one with most."
+        ),
+    ] = "ClosestToExpected"
+    pool: Annotated[
+        bool,
+        Meta(
+            description="Later pods that ask for the same first try the nodes with required to expected left"
+            " (`LargestSurplus`: with more than expected)."
+        ),
+    ] = False
+    stale_policy: Annotated[
+        Literal["full", "ignore"],
+        Meta(
+            description="A node not heard of for `staleSeconds` counts as full, or by its last report"
+            " (`ignore`)."
+        ),
+    ] = "full"
+    stale_seconds: Annotated[float, Meta(description="When a report is too old.")] = 60.0
+    promise: Annotated[
+        bool,
+        Meta(description="Subtract what was promised to pods since the node's last report."),
+    ] = True
+    bound: Annotated[
+        bool,
+        Meta(
+            description="Leave out nodes with [more left](bandwidth-and-load.md#bandwidth) than a pod's"
+            " bound; needs `ClosestToExpected`."
+        ),
+    ] = False
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.stale_seconds) and 0 < self.stale_seconds <= _MAX_STALE_S):

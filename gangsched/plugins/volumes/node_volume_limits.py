@@ -9,9 +9,10 @@ dropped: 39 EBS volumes, 16 GCE disks, or the argument's number. Sources: kube-s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
+from msgspec import Meta
 
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.interface import (
@@ -50,11 +51,18 @@ CLASSIC_LIMITS: Mapping[str, int] = {EBS: 39, GCE: 16}
 
 
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """max_pd_volumes: the old cloud limit of each kind of in-tree volume, 0: CLASSIC_LIMITS. kube-scheduler
-    reads it from KUBE_MAX_PD_VOLS, and so do we where this says nothing.
+    """Replaces CLASSIC_LIMITS, the old limits by cloud. kube-scheduler has KUBE_MAX_PD_VOLS alone.
+
+    Raises: ValueError.
     """
 
-    max_pd_volumes: int = 0
+    max_pd_volumes: Annotated[
+        int,
+        Meta(
+            description="How many in-tree EBS, GCE, Azure and Cinder volumes a node without CSI takes, of"
+            " each kind; 0: what the environment variable `KUBE_MAX_PD_VOLS` says, else 39 EBS and 16 GCE."
+        ),
+    ] = 0
 
     def __post_init__(self) -> None:
         if self.max_pd_volumes < 0:

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from gangsched.core.cache.pods.volume_users import claims_of
 from gangsched.core.cache.trial import ClusterView
@@ -81,8 +82,14 @@ _DEFAULT_SHAPE = (ShapePoint(0, 10), ShapePoint(100, 0))
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """VolumeBindingArgs. Raises: ValueError."""
 
-    bind_timeout_seconds: int = 600
-    shape: tuple[ShapePoint, ...] = _DEFAULT_SHAPE
+    bind_timeout_seconds: Annotated[int, Meta(description="How long a claim may take to be bound.")] = 600
+    shape: Annotated[
+        tuple[ShapePoint, ...],
+        Meta(
+            description="The score by percent of storage in use: points of `utilization`, rising, and"
+            " `score`, 0 to 10."
+        ),
+    ] = _DEFAULT_SHAPE
 
     def __post_init__(self) -> None:
         if self.bind_timeout_seconds < 0:
