@@ -308,3 +308,18 @@ def test_groups_that_are_alike_are_not_tried_in_every_order(monkeypatch: pytest.
 
 def important(pods: list[Pod], priority: int) -> list[Pod]:
     return [replace(pod, spec=replace(pod.spec, priority=priority)) for pod in pods]
+
+
+def test_waiting_for_a_group_that_is_being_bound_is_no_failed_attempt() -> None:
+    """However often it was in line meanwhile, it starts within a second of the other's last bind."""
+    c = cluster(nodes=4)
+    c.answer = lambda bind: "422" if bind.group == "d/a" and bind.attempt == 1 else "hold"
+    c.submit(listing("a", ["b"])).submit(listing("b", ["a"])).run()
+    for k in range(6):
+        c.wait(12.0).submit(listing("a", ["b"], first=k + 1)).run()
+    assert c.said("a-0").endswith("starts together with d/b, which is binding")
+    c.answer = lambda bind: "ok"
+    [bind] = c.held_binds
+    c.commit(bind)
+    c.tell(ev.BindSucceeded(bind.uid, bind.attempt)).run().wait(1.1).run()
+    assert c.placed("a")

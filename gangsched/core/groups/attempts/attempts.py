@@ -115,7 +115,7 @@ class Attempts:
             self._shared.start_together.refused.pop(group.key, None)
             if (busy := self._shared.start_together.busy(group)) is not None:
                 why = SetBusy(str(group.key), str(busy.key), busy.state.value)
-                self.commits.keep_out([group], why, GANG)
+                self.commits.keep_out([group], why, GANG, was_tried=False)
                 return
         unit = self._units.unit(group)
         if self._shared.cache.index.selected.waiting and self._waits_for_labels(unit):

@@ -80,13 +80,23 @@ class Commits:
                 return refused
         return None
 
-    def keep_out(self, unit: list[Group], why: Why, plugin: str, *, code: Code = Code.UNSCHEDULABLE) -> None:
-        """Rejects the unit, but not for lack of room: a plugin refuses or fails, or its set cannot start."""
+    def keep_out(
+        self,
+        unit: list[Group],
+        why: Why,
+        plugin: str,
+        *,
+        code: Code = Code.UNSCHEDULABLE,
+        was_tried: bool = True,
+    ) -> None:
+        """Rejects the unit, but not for lack of room: a plugin refuses or fails, or its set cannot start.
+        was_tried: whether it counts as one more failure, after which it waits longer."""
         for group in unit:
             self._shared.forget_all(group, why)
         claimed = self._kept.kept_out(unit, for_good=code is Code.UNRESOLVABLE)
         full = together(claimed, why) if claimed else why
-        self._rejected(unit, full, ((plugin, None),), is_pending=code is Code.PENDING)
+        is_pending = code is Code.PENDING
+        self._rejected(unit, full, ((plugin, None),), is_pending=is_pending, was_tried=was_tried)
 
     def reject(self, unit: list[Group], why: Why, answer: FitError) -> None:
         """Rejects the unit and releases its reservations."""
@@ -101,6 +111,7 @@ class Commits:
         rejected_by: tuple[tuple[str, PodTemplate | None], ...],
         *,
         is_pending: bool = False,
+        was_tried: bool = True,
     ) -> None:
         """Ends the attempt, reservations released. is_pending: no change will signal when it may fit."""
         for group in unit:
@@ -115,7 +126,8 @@ class Commits:
             if is_pending:
                 self._shared.queue.back_off(group, Cause.SAID_LATER, self._shared.now_s)
             else:
-                self._shared.queue.reject(group, Cause.REJECTED, self._shared.now_s)
+                now_s = self._shared.now_s
+                self._shared.queue.reject(group, Cause.REJECTED, now_s, was_tried=was_tried)
                 self._nominations.rounds.awaited(group, unit[0])
             self._reporter.rejected(group, why)
 

@@ -230,11 +230,14 @@ class SchedulingQueue:
         if cause in _IN_VAIN:
             self._early.retry_left_out(group, self._clock.now_s)
 
-    def reject(self, group: Group, cause: Cause, now_s: float) -> None:
+    def reject(self, group: Group, cause: Cause, now_s: float, *, was_tried: bool = True) -> None:
         """Records a failed attempt: unschedulable until a curing change, and at least until its backoff is
-        over. A change that came while extenders were asked about its nodes counts as if it came now."""
-        group.failure += 1
-        group.backoff_until_s = now_s + self.backoff_s(group.failure)
+        over. A change that came while extenders were asked about its nodes counts as if it came now.
+
+        was_tried: False where another group is in the way: it waits as after a first failure, each time.
+        """
+        group.failure += was_tried
+        group.backoff_until_s = now_s + self.backoff_s(group.failure if was_tried else 1)
         missed = self._missed.get(group.key)
         self.set_aside(group, cause, now_s)
         if missed and self._waking.cured_by(missed).may_cure(group):
