@@ -164,8 +164,10 @@ class Claiming:
         now_s = self._shared.now_s
         if now_s >= claim.looked_s + _LEAST_PAUSE_S:
             claim.looked_s = now_s
-            self._check_at(claim, max(claim.start_s + 1.0, now_s + _CHECK_EVERY_S))
+            self._check_at(claim, _next_check_s(claim, now_s))
             self._keep_or_move(claims, claim)
+        elif now_s >= claim.start_s + _LATE_S:  # it was looked at just before it was late
+            self._check_at(claim, claim.looked_s + _LEAST_PAUSE_S)
         return (
             self._reports.words(claim) if claims.claim(unit[0]) is claim else self._reports.why_none(unit[0])
         )
@@ -253,7 +255,7 @@ class Claiming:
         self._n_inputs = -1
         now_s = self._shared.now_s
         for claim in self._shared.timers.take(DeadlineKind.CLAIM, now_s):
-            self._check_at(claim, max(now_s + _CHECK_EVERY_S, claim.start_s + 1.0))
+            self._check_at(claim, _next_check_s(claim, now_s))
             self._shared.queue.wake(claim.unit[0], Cause.CURED, now_s)
 
     def _check_at(self, claim: StartClaim, when_s: float) -> None:
@@ -432,3 +434,9 @@ def _is_extended(shared: SharedState, info: PodInfo, before: Blocker) -> bool:
     if ends is None or not before.is_stated or before.end_s <= now_s:
         return False
     return ends.end(info, now_s, shared.wall_ahead_s).at_s > before.end_s + 1.0
+
+
+def _next_check_s(claim: StartClaim, now_s: float) -> float:
+    """When a claim that was just looked at is looked at again: no later than when it is late."""
+    late_s, next_s = claim.start_s + _LATE_S, max(claim.start_s + 1.0, now_s + _CHECK_EVERY_S)
+    return min(late_s, next_s) if late_s > now_s else next_s
