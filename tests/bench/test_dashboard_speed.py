@@ -8,6 +8,7 @@ from rich.console import Console
 
 from gangsched.lab.bench.speed import dashboard_speed as bench
 from gangsched.lab.bench.speed.dashboard_load import N_WAITING, SIZE, Load, filled
+from tests.support.inside import Inside
 
 
 async def test_each_mode_is_measured_and_nothing_is_left_over() -> None:
@@ -25,13 +26,13 @@ async def test_each_mode_is_measured_and_nothing_is_left_over() -> None:
 
 def test_the_cluster_is_half_full_and_a_gang_that_comes_lets_an_old_one_go() -> None:
     scheduler = filled(16, 200)
-    pods = scheduler.shared.cache.pods
-    assert len(pods) == 200 + N_WAITING * (SIZE - 1)
+    inside = Inside(scheduler)
+    assert len(inside.pod_infos()) == 200 + N_WAITING * (SIZE - 1)
     load = Load(scheduler, 10, 4)
     for gang in load.gangs(6):
         load.turn(gang)
     assert (load.n_attempts, round(load.now_s, 6)) == (6, 0.6)
-    assert sum(uid.startswith("load-") for uid in pods) == 4 * SIZE
+    assert sum(uid.startswith("load-") for uid in inside.pod_infos()) == 4 * SIZE
 
 
 def test_the_report_takes_off_from_on_round_by_round() -> None:

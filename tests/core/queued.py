@@ -7,7 +7,6 @@ from typing import Any
 
 from gangsched.config import Settings, parse_config
 from gangsched.config.documents import file_with
-from gangsched.core.cache.queues.book import QueueBook
 from gangsched.core.scheduler import Scheduler
 from gangsched.lab.sim.objects import at, make_node, make_pod
 from gangsched.model.objects import Pod
@@ -42,16 +41,7 @@ def queued(ours: str, *, nodes: int = 1, gpus: int = 8, kind: type[Cluster] = Cl
 
 def reconfigured(c: Cluster, ours: str) -> Cluster:
     config, settings = settings_of(ours)
-    c.settings = settings
-    effects, _ = c.scheduler.reconfigure(build_profiles(config), settings, c.now_s)
-    c.effects += effects
-    return c
-
-
-def book(c: Cluster) -> QueueBook:
-    found = c.scheduler.shared.queue_book
-    assert found is not None
-    return found
+    return c.reconfigure(settings, build_profiles(config))
 
 
 def pods(namespace: str, *names: str, gpus: int = 1, **more: Any) -> list[Pod]:

@@ -11,8 +11,8 @@ from gangsched.lab.sim.objects import at, make_node, make_pod, make_pod_group
 from gangsched.model.objects import CustomObject, Pod
 from gangsched.model.pod_group import COSCHEDULING_LABEL
 from gangsched.model.walltime import WALLTIME_KEY
-from tests.core.queued import book, pods, queued, reconfigured
-from tests.core.test_claims import claims, lone
+from tests.core.queued import pods, queued, reconfigured
+from tests.core.test_claims import lone
 from tests.core.test_kept_now import walled
 from tests.support.scenario import Cluster, gang
 
@@ -37,7 +37,7 @@ def is_passed(c: Cluster) -> bool:
     c.submit(lone("asks", 4, "5000h")).run()
     found = bool(c.pod("asks").spec.node_name)
     c.delete("asks").run()
-    assert (claims(c).claim(c.group("long")) is None) == found
+    assert (c.claims().claim(c.group("long")) is None) == found
     return found
 
 
@@ -173,7 +173,7 @@ def test_who_is_reserved_again_runs_from_then_on() -> None:
     c.wait(3600.0)
     assert c.pod("runs").spec.node_name
     began_s = c.group("runs").since_s
-    assert book(c).running_s("all", began_s) == pytest.approx(8 * 3600.0 / 4)
+    assert c.queue_book().running_s("all", began_s) == pytest.approx(8 * 3600.0 / 4)
 
 
 def test_who_has_outrun_its_walltime_counts_as_none() -> None:
@@ -203,8 +203,8 @@ def test_little_is_kept_of_thousands_that_have_ended_early() -> None:
     c.submit(lone("runs", 4, "8h")).run()
     for k in range(1100):
         c.submit(lone(f"quick-{k}", 1, "40h")).run().delete(f"quick-{k}").run()
-    assert len(book(c)._ends) <= 1001
-    assert book(c).running_s("all", c.now_s) == pytest.approx(8 * 3600.0 / 4)
+    assert len(c.queue_book()._ends) <= 1001
+    assert c.queue_book().running_s("all", c.now_s) == pytest.approx(8 * 3600.0 / 4)
 
 
 def test_who_waits_in_a_queue_that_is_renamed_goes_on_waiting_there() -> None:
@@ -252,9 +252,10 @@ def test_what_runs_counts_once_the_configuration_says_that_the_shortest_go_first
 
 def test_other_defaults_count_for_what_runs() -> None:
     c = running(queued(f"queueing: {{defaultWalltime: 8h}}\n{_ALL}", nodes=2), lone("runs", 4))
-    assert book(c).running_s("all", c.now_s) == pytest.approx(4 * 3600.0 / 4)
+    assert c.queue_book().running_s("all", c.now_s) == pytest.approx(4 * 3600.0 / 4)
     reconfigured(c, f"queueing: {{defaultWalltime: 12h}}\n{_ALL}").wait(1.0).submit(lone("next", 1)).run()
-    assert book(c).running_s("all", c.now_s) == pytest.approx(8 * 3600.0 / 4 + 12 * 3600.0 / 16, abs=1.0)
+    both_s = 8 * 3600.0 / 4 + 12 * 3600.0 / 16
+    assert c.queue_book().running_s("all", c.now_s) == pytest.approx(both_s, abs=1.0)
 
 
 def test_a_walltime_that_is_edited_counts_as_it_is_now() -> None:
@@ -266,19 +267,19 @@ def test_a_walltime_that_is_edited_counts_as_it_is_now() -> None:
 
 def test_a_walltime_that_the_last_to_start_is_edited_to_counts_for_those_that_ran_before() -> None:
     c = two_nodes().submit(walled(gang("runs", pods=2, gpus=1), "5h")).run()
-    assert book(c).running_s("all", c.now_s) == pytest.approx(2 * 5 * 3600.0 / 16)
+    assert c.queue_book().running_s("all", c.now_s) == pytest.approx(2 * 5 * 3600.0 / 16)
     c.submit(walled(gang("runs", pods=1, gpus=1, min_members=2, first=2), "5h")).run()
     c.update(*walled([c.pod("runs-2")], "8h"))
-    assert book(c).running_s("all", c.now_s) == pytest.approx(3 * 8 * 3600.0 / 16)
+    assert c.queue_book().running_s("all", c.now_s) == pytest.approx(3 * 8 * 3600.0 / 16)
 
 
 def test_a_member_that_comes_later_and_leaves_counts_for_those_that_ran_before_while_it_is_there() -> None:
     c = two_nodes().submit(walled(gang("runs", pods=2, gpus=1), "1h")).run()
-    assert book(c).running_s("all", c.now_s) == pytest.approx(2 * 3600.0 / 16)
+    assert c.queue_book().running_s("all", c.now_s) == pytest.approx(2 * 3600.0 / 16)
     c.submit(walled(gang("runs", pods=1, gpus=1, min_members=2, first=2), "4h")).run()
-    assert book(c).running_s("all", c.now_s) == pytest.approx(3 * 4 * 3600.0 / 16)
+    assert c.queue_book().running_s("all", c.now_s) == pytest.approx(3 * 4 * 3600.0 / 16)
     c.delete("runs-2").run()
-    assert book(c).running_s("all", c.now_s) == pytest.approx(2 * 3600.0 / 16)
+    assert c.queue_book().running_s("all", c.now_s) == pytest.approx(2 * 3600.0 / 16)
 
 
 @pytest.mark.parametrize("how", ["edited", "after a restart"])
@@ -303,4 +304,4 @@ def test_a_walltime_may_be_edited_of_a_gang_of_which_the_last_has_ended() -> Non
     c = two_nodes().object("coscheduling", says("5h"))
     c.submit(make_pod("runs-0", gpus=2, labels={COSCHEDULING_LABEL: "runs"})).run()
     c.phase("runs-0", "Succeeded").object("coscheduling", says("8h")).run()
-    assert book(c).running_s("all", c.now_s) == 0.0
+    assert c.queue_book().running_s("all", c.now_s) == 0.0

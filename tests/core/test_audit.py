@@ -62,7 +62,7 @@ def numbers(c: Cluster, name: str) -> list[int]:
 
 def booked(c: Cluster, name: str) -> list[int]:
     """By the scheduler's books."""
-    info = c.scheduler.shared.cache.pods[c.pod(name).metadata.uid]
+    info = c.pod_info(name)
     return sorted(int(i.rpartition("-")[2]) for ids in info.ids.values() for i in ids)
 
 
@@ -367,7 +367,7 @@ def test_a_pod_whose_devices_kubelet_has_given_on_keeps_its_annotation() -> None
     c.submit(make_pod("z", gpus=1)).run()
     assert numbers(c, "z") == [2]
     c.delete("y")
-    devices = c.scheduler.shared.cache.ledger.columns[GPU]
+    devices = c.ledger().columns[GPU]
     assert devices.at[0].held.keys() == {"GPU-n0-1", "GPU-n0-2"}, "nobody has it any more"
 
 
@@ -590,9 +590,9 @@ def test_containers_with_devices_of_their_own_are_each_told_them() -> None:
 
 def test_a_resource_handed_off_by_count_has_no_ids() -> None:
     settings = Settings(devices=DeviceSettings(hand_off={GPU: "count"}))
-    view = Cluster(settings).node(make_node("n0")).scheduler.shared.cache.view
+    view = Cluster(settings).node(make_node("n0")).view()
     assert view.inventory(0, GPU) is None
-    assert audited().scheduler.shared.cache.view.inventory(0, GPU) is not None
+    assert audited().view().inventory(0, GPU) is not None
 
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["with its devices", "after its devices"])

@@ -24,7 +24,7 @@ CORE = Path(gangsched.__file__).parent / "core"
 
 def one_gang() -> tuple[Cluster, Group]:
     c = cluster().submit(gang("a", pods=2)).run()
-    [group] = c.scheduler.shared.groups.values()
+    [group] = c.groups()
     return c, group
 
 

@@ -478,7 +478,7 @@ def test_a_gang_that_is_given_back_in_time_is_given_back_once_however_long_that_
     assert c.state("a") == "unwinding"
     c.wait(120.0)
     assert c.state("a") == "unwinding"
-    assert c.scheduler.shared.counters["groups_unwound"] == 1
+    assert c.count("groups_unwound") == 1
 
 
 def test_a_refused_eviction_is_asked_again() -> None:
@@ -507,7 +507,7 @@ def test_a_member_deleted_in_any_state_leaves_nothing_behind(state: str) -> None
         c.delete(f"a-{k}").run()
     statistics = c.scheduler.statistics()
     assert statistics["pods"] == statistics["reservations"] == 0
-    assert not c.scheduler.shared.groups
+    assert not c.groups()
     c.answer = lambda bind: "ok"
     assert c.submit(gang("b", pods=2, gpus=8)).run().placed("b")
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
-from gangsched.core.queueing.bypasses import BUCKETS, Bypasses, Passed
+from gangsched.core.queueing.bypasses import BUCKETS, Passed
 from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
@@ -21,15 +21,8 @@ def counting(*, nodes: int = 2, gpus: int = 8, bound: int | None = 3, **more: An
     return cluster(nodes=nodes, gpus=gpus, settings=settings)
 
 
-def bypasses(c: Cluster) -> Bypasses:
-    counted = c.scheduler.shared.queue.bypasses
-    assert counted is not None
-    return counted
-
-
 def passed(c: Cluster, name: str) -> Passed | None:
-    [group] = [one for one in c.scheduler.shared.groups.values() if one.key.name == name]
-    return bypasses(c).count(group)
+    return c.bypasses().count(c.group(name))
 
 
 def count(c: Cluster, name: str) -> int:
@@ -65,9 +58,9 @@ def test_a_gang_behind_an_endless_stream_is_counted_and_told_at_its_bound() -> N
     since_s = c.now_s
     stream(c, 1, first=3)
     assert passed(c, "large") == Passed(4, 3, since_s)
-    assert (bypasses(c).n_claimed, bypasses(c).n_claimed_now(), bypasses(c).most()) == (1, 1, 4)
+    assert (c.bypasses().n_claimed, c.bypasses().n_claimed_now(), c.bypasses().most()) == (1, 1, 4)
     stream(c, 2, first=4)
-    assert bypasses(c).n_claimed == 1
+    assert c.bypasses().n_claimed == 1
 
 
 @pytest.mark.parametrize(
@@ -76,15 +69,15 @@ def test_a_gang_behind_an_endless_stream_is_counted_and_told_at_its_bound() -> N
 def test_another_bound_holds_for_who_waits_already(before: int | None, after: int | None, holds: int) -> None:
     c = stream(blocked(counting(bound=before)), 2)
     other = Settings(queueing=QueueingSettings(after))
-    c.scheduler.reconfigure(c.scheduler.shared.profiles, other, c.now_s)
+    c.reconfigure(other)
     assert passed(c, "large") == Passed(2, holds, None)
 
 
 def test_who_was_passed_more_often_than_another_bound_would_be_claimed_from_then_on() -> None:
     c = stream(blocked(counting(bound=8)), 4)
-    c.scheduler.reconfigure(c.scheduler.shared.profiles, Settings(queueing=QueueingSettings(2)), c.now_s)
+    c.reconfigure(Settings(queueing=QueueingSettings(2)))
     assert passed(c, "large") == Passed(4, 2, c.now_s)
-    assert bypasses(c).n_claimed == 1
+    assert c.bypasses().n_claimed == 1
 
 
 def test_a_gang_of_eight_behind_an_endless_stream_would_be_claimed_at_the_sixty_fifth() -> None:
@@ -168,15 +161,15 @@ def test_the_count_is_kept_through_gates_and_failed_binds_and_ends_with_the_star
     c.wait(30.0)
     assert c.placed("large", on=2)
     assert passed(c, "large") is None
-    assert bypasses(c).at_start[BUCKETS.index(2)] == 1
-    assert (bypasses(c).total_at_start, bypasses(c).most()) == (2, 0)
+    assert c.bypasses().at_start[BUCKETS.index(2)] == 1
+    assert (c.bypasses().total_at_start, c.bypasses().most()) == (2, 0)
 
 
 def test_a_gang_that_is_gone_is_not_counted_on() -> None:
     c = stream(blocked(counting()), 1)
     c.delete("large-0", "large-1").run()
-    assert bypasses(c).most() == 0
-    assert sum(bypasses(c).at_start) == 0
+    assert c.bypasses().most() == 0
+    assert sum(c.bypasses().at_start) == 0
 
 
 def test_the_bound_follows_how_many_run_when_it_is_refused_first() -> None:
@@ -194,7 +187,7 @@ def test_a_bound_that_is_derived_from_a_reload_on_follows_how_many_run_by_then()
     c.submit(gang("large", pods=2, gpus=16)).run()
     for bound, n_gone, holds in ((None, 10, 160), (1000, 0, 1000), (None, 0, 80)):
         other = Settings(queueing=QueueingSettings(bound))
-        c.scheduler.reconfigure(c.scheduler.shared.profiles, other, c.now_s)
+        c.reconfigure(other)
         assert passed(c, "large") == Passed(0, holds, None)
         c.delete(*(f"runs-{k}" for k in range(n_gone)))
 

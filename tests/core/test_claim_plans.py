@@ -31,7 +31,7 @@ from gangsched.model.objects import (
 from gangsched.model.pod_group import GROUPS_KEY
 from gangsched.model.stated.topology import TOPOLOGY_KEY
 from gangsched.model.walltime import WALLTIME_KEY
-from tests.core.test_claims import bounded, claim, lone
+from tests.core.test_claims import bounded, lone
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 BEGAN_S = 1.0
@@ -54,9 +54,7 @@ def on(node: str, gpus: int, end_s: float, **more: Any) -> Pod:
 
 
 def planned(c: Cluster, name: str = "large") -> StartClaim | None:
-    claims = c.scheduler.shared.claims
-    assert claims is not None
-    return c.scheduler.attempts.kept.claiming.plans.made(claims, [c.group(name)])
+    return c.scheduler.attempts.kept.claiming.plans.made(c.claims(), [c.group(name)])
 
 
 def tries_of(monkeypatch: pytest.MonkeyPatch) -> list[float]:
@@ -244,8 +242,8 @@ def test_a_set_is_claimed_for_as_one_of_its_least_important_and_its_longest_grou
         with_annotations(gang("b", pods=2, gpus=8), {**both, WALLTIME_KEY: "1h"}),
     ).run()
     c.submit(lone("before", 8, "10s")).run().delete("before").submit(lone("passes", 8, "2h")).run()
-    found = claim(c, "a")
-    assert found is claim(c, "b")
+    found = c.claim("a")
+    assert found is c.claim("b")
     assert (found.priority, found.start_s, found.end_s) == (0, 601.0, 4201.0)
     assert [(one.name, one.end_s) for one in found.blockers] == [("d/z", 301.0), ("d/y", 601.0)]
     assert not c.pod("passes").spec.node_name

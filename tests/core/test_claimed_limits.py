@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from gangsched.core.queueing.claims import KEPT, Claims
+from gangsched.core.queueing.claims import KEPT
 from gangsched.core.types.claim import StartClaim
 from gangsched.lab.sim.objects import STRANGER, make_node
 from gangsched.model.objects import Pod
@@ -37,20 +37,13 @@ def promised(holder: str = "b", limit: int = 16) -> Cluster:
     return c
 
 
-def claims(c: Cluster) -> Claims:
-    found = c.scheduler.shared.claims
-    assert found is not None
-    return found
-
-
 def claim(c: Cluster) -> StartClaim:
-    [found] = claims(c).all
+    [found] = c.claims().all
     return found
 
 
 def why(c: Cluster, name: str) -> str:
-    [group] = [one for one in c.scheduler.shared.groups.values() if one.key.name == name]
-    return group.message
+    return c.group(name).message
 
 
 def test_of_its_queue_only_who_ends_before_a_promised_start_uses_its_limit() -> None:
@@ -64,7 +57,7 @@ def test_of_its_queue_only_who_ends_before_a_promised_start_uses_its_limit() -> 
     assert {"short", "other"} <= {*started(c)}
     c.wait(500.0).delete("short").run().wait(100.0).delete("holds").run()
     assert {"large-0", "large-1"} <= {*started(c)}
-    assert claims(c).promises == {KEPT: 1}
+    assert c.claims().promises == {KEPT: 1}
     assert "long" not in started(c)
     c.delete("large-0", "large-1").run().wait(5.0)
     assert "long" in started(c)
@@ -97,13 +90,13 @@ def test_what_ends_before_two_promised_starts_is_there_for_one_of_them_only() ->
     c.submit(lasting("2h", gang("two", pods=2, gpus=2, cpu="2", namespace="a"))).run()
     for k in range(8):
         c.node(make_node(f"small-{k}", gpus=1)).submit(lasting("2h", pods("b", f"passes-{k}"))).run()
-    assert {one.unit[0].key.name for one in claims(c).all} == {"one", "two"}
-    assert all(one.is_promise for one in claims(c).all)
+    assert {one.unit[0].key.name for one in c.claims().all} == {"one", "two"}
+    assert all(one.is_promise for one in c.claims().all)
     c.node(make_node("third", gpus=8, cpu=1))
     c.submit(lasting("2h", pods("a", "third-0", "third-1", gpus=4, cpu="100m"))).run()
     c.wait(599.0).delete("holds-a", "holds-b").run().wait(5.0)
     assert {"one-0", "one-1", "two-0", "two-1"} <= {*started(c)}
-    assert claims(c).promises == {KEPT: 2}
+    assert c.claims().promises == {KEPT: 2}
 
 
 def test_a_second_claim_that_would_need_the_same_limit_is_not_made() -> None:
@@ -135,7 +128,7 @@ def test_who_is_promised_a_start_does_not_wait_for_a_group_that_has_to_leave_it_
     assert "wide-0" not in started(c)
     c.wait(590.0).delete("holds").run().wait(2.0)
     assert {"large-0", "large-1"} <= {*started(c)}, why(c, "large")
-    assert claims(c).promises == {KEPT: 1}
+    assert c.claims().promises == {KEPT: 1}
     # The other queue's pod has its turn first, by shares, and the wide gang needs its node, too.
     c.delete("passes", "large-0", "large-1").run().wait(2.0)
     assert {f"wide-{k}" for k in range(9)} <= {*started(c)}, why(c, "wide")
@@ -151,7 +144,7 @@ def test_a_claim_ends_that_is_late_as_its_queue_is_at_its_limit() -> None:
     assert claim(c).start_s == 601.0
     assert "passes" not in started(c)
     c.wait(120.0)
-    assert claims(c).all == []
+    assert c.claims().all == []
     assert "passes" in started(c)
     c.delete("theirs", "passes").run().wait(5.0)
     assert {"large-0", "large-1"} <= {*started(c)}
@@ -164,5 +157,5 @@ def test_a_claim_ends_at_once_when_its_gang_needs_more_than_a_new_limit() -> Non
     assert why(c, "large") == (
         "Fairness: queue a: needs 16 nvidia.com/gpu, more than its limit of 8: it never starts"
     )
-    assert not claims(c).all
+    assert not c.claims().all
     assert "passes" in started(c)

@@ -14,8 +14,7 @@ from gangsched.core.framework.status import SUCCESS
 from gangsched.core.kept import claim_plans
 from gangsched.core.kept.claim_plans import ClaimPlans
 from gangsched.core.queueing.bypasses import Passed
-from gangsched.core.queueing.claims import KEPT, OVERRUN, Claims
-from gangsched.core.types.claim import StartClaim
+from gangsched.core.queueing.claims import KEPT, OVERRUN
 from gangsched.lab.sim.objects import at, make_node, make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
@@ -38,18 +37,6 @@ from tests.support.scenario import Cluster, cluster, gang, with_annotations
 def bounded(*, nodes: int = 2, gpus: int = 8, bound: int | None = 3, **more: Any) -> Cluster:
     settings = Settings(queueing=QueueingSettings(bound, mode="hard"), **more)
     return cluster(nodes=nodes, gpus=gpus, settings=settings)
-
-
-def claims(c: Cluster) -> Claims:
-    found = c.scheduler.shared.claims
-    assert found is not None
-    return found
-
-
-def claim(c: Cluster, name: str) -> StartClaim:
-    found = claims(c).claim(c.group(name))
-    assert found is not None
-    return found
 
 
 def lone(name: str, gpus: int, walltime: str = "", **more: Any) -> list[Any]:
@@ -85,7 +72,7 @@ def test_a_gang_of_eight_starts_within_its_bound_behind_an_endless_stream() -> N
         c.wait(8.0)
     assert c.placed("large", on=8)
     assert n_before <= 20
-    assert not claims(c).by_key
+    assert not c.claims().by_key
 
 
 def test_the_first_in_line_is_promised_a_start_before_anybody_passes_it() -> None:
@@ -93,9 +80,9 @@ def test_the_first_in_line_is_promised_a_start_before_anybody_passes_it() -> Non
     c.submit(gang("large", pods=2, gpus=8)).run().submit(gang("next", pods=2, gpus=8)).run()
     c.submit(lone("passes", 8, "2h")).run()
     assert not c.pod("passes").spec.node_name
-    assert claim(c, "large").start_s == 601.0
-    assert claim(c, "large").is_promise
-    assert claims(c).claim(c.group("next")) is None, "only the first has one"
+    assert c.claim("large").start_s == 601.0
+    assert c.claim("large").is_promise
+    assert c.claims().claim(c.group("next")) is None, "only the first has one"
     c.submit(lone("fills", 8, "500s")).run()
     assert c.pod("fills").spec.node_name
 
@@ -105,7 +92,7 @@ def test_the_first_in_line_waits_for_its_bound_where_no_start_can_be_promised() 
     c.submit(gang("large", pods=2, gpus=8)).run()
     c.submit(lone("passes", 8, "2h")).run()
     assert c.pod("passes").spec.node_name
-    assert not claims(c).by_key
+    assert not c.claims().by_key
 
 
 def test_where_the_shortest_goes_first_a_long_one_is_passed_by_those_that_came_later() -> None:
@@ -120,7 +107,7 @@ def test_where_the_shortest_goes_first_a_long_one_is_passed_by_those_that_came_l
         c.submit(lone(f"short-{k}", 8, "1h")).run()
         if k < 2:
             c.delete(f"short-{k}").run()
-    assert claims(c).claim(c.group("long")) is not None
+    assert c.claims().claim(c.group("long")) is not None
     assert not c.pod("short-2").spec.node_name
 
 
@@ -135,7 +122,7 @@ def claimed(*, fill: str = "", bound: int = 1) -> Cluster:
 
 def test_a_claim_names_the_nodes_and_the_moment_from_stated_ends() -> None:
     c = claimed(fill="2h")
-    found = claim(c, "large")
+    found = c.claim("large")
     assert found.nodes == ("n0", "n1") or found.nodes == ("n1", "n0")
     assert found.start_s == 601.0
     assert [(one.name, one.is_stated) for one in found.blockers] == [("d/holds", True)]
@@ -148,8 +135,8 @@ def test_the_holder_starts_in_the_turn_in_which_its_room_is_whole() -> None:
     c.delete("passes").run().wait(100.0)
     c.delete("holds").run()
     assert c.placed("large", on=2)
-    assert not claims(c).by_key
-    assert claims(c).promises == {KEPT: 1}
+    assert not c.claims().by_key
+    assert c.claims().promises == {KEPT: 1}
 
 
 def deleted(c: Cluster, name: str, *, grace_s: float) -> None:
@@ -162,7 +149,7 @@ def test_who_is_deleted_with_hours_of_grace_is_not_waited_for_as_if_it_left_now(
     deleted(c, "graceful", grace_s=7200.0)
     c.submit(lone("large", 8)).run().submit(lone("passes", 1, "30m")).run()
     c.delete("passes").run().submit(lone("next", 1, "30m")).run()
-    own = claim(c, "large")
+    own = c.claim("large")
     assert [one.name for one in own.blockers] == ["d/holds"]
     assert own.is_promise
     assert 590.0 < own.start_s - c.now_s < 610.0
@@ -174,9 +161,9 @@ def test_who_is_still_there_long_after_its_grace_is_late() -> None:
     deleted(c, "stays", grace_s=30.0)
     c.submit(lone("large", 8)).run().submit(lone("passes", 1, "10s")).run()
     c.delete("passes").run().submit(lone("next", 1, "10s")).run().delete("next").run()
-    assert claim(c, "large").is_promise
+    assert c.claim("large").is_promise
     c.wait(600.0)
-    own = claim(c, "large")
+    own = c.claim("large")
     assert not own.is_promise
     assert own.start_s > c.now_s + 100.0
     assert (own.because, own.n_slips) == ("overrun", 4)
@@ -185,13 +172,13 @@ def test_who_is_still_there_long_after_its_grace_is_late() -> None:
 def test_a_claim_that_is_late_by_more_than_its_gangs_walltime_still_keeps_its_room() -> None:
     """As it may be while its gang is in backoff: it is looked at when the gang is tried again."""
     c = claimed()
-    found, passes = claim(c, "large"), c.scheduler.shared.cache.pods[c.pod("passes").metadata.uid].group
+    found, passes = c.claim("large"), c.pod_info("passes").group
     assert passes is not None
     found.end_s = found.start_s + 5.0
     for late_s in (0.0, 4.0, 6.0, 60.0):
         now_s = c.scheduler.shared.clock.now_s = found.start_s + late_s
-        assert claims(c).holding_up([passes], now_s, now_s + 1.0) == [found], f"{late_s} s late"
-    assert claims(c).holding_up([passes], now_s + 5.0, now_s + 6.0) == []
+        assert c.claims().holding_up([passes], now_s, now_s + 1.0) == [found], f"{late_s} s late"
+    assert c.claims().holding_up([passes], now_s + 5.0, now_s + 6.0) == []
 
 
 def test_a_claim_on_a_lost_node_moves_to_the_one_that_is_free_next() -> None:
@@ -203,14 +190,14 @@ def test_a_claim_on_a_lost_node_moves_to_the_one_that_is_free_next() -> None:
     c.submit(lone("passes", 8, "2h")).run()
     first, last = c.pod("holds").spec.node_name, c.pod("also").spec.node_name
     free = ({"n0", "n1", "n2"} - {first, last}).pop()
-    assert set(claim(c, "large").nodes) == {first, free}
+    assert set(c.claim("large").nodes) == {first, free}
     c.drop_node(free).run().wait(5.0)
-    found = claim(c, "large")
+    found = c.claim("large")
     assert set(found.nodes) == {first, last}
     assert (found.start_s, found.because) == (901.0, "node")
     c.delete("holds", "also").run().wait(1.0)
     assert c.placed("large")
-    assert claims(c).promises == {KEPT: 1}
+    assert c.claims().promises == {KEPT: 1}
 
 
 def test_a_gang_whose_priority_is_edited_has_room_kept_at_the_new_one() -> None:
@@ -222,12 +209,12 @@ def test_a_gang_whose_priority_is_edited_has_room_kept_at_the_new_one() -> None:
     c.submit([replace(pod, spec=replace(pod.spec, scheduling_group=member)) for pod in pods]).run()
     c.submit(lone("before", 8, "10s", priority=10)).run().delete("before").run()
     c.submit(lone("passes", 8, "2h", priority=10)).run().wait(2.0)
-    assert claim(c, "large").priority == 10
+    assert c.claim("large").priority == 10
     assert not c.pod("passes").spec.node_name
     item = c.objects["core", "large"]
     c.object("core", replace(item, spec={**numbers, "priority": 0})).run().wait(15.0)
     assert c.pod("passes").spec.node_name, "it is the more important one now"
-    assert not any(one.priority == 10 for one in claims(c).all)
+    assert not any(one.priority == 10 for one in c.claims().all)
     c.delete("holds", "passes").run().wait(15.0)
     assert c.placed("large", on=2)
 
@@ -239,7 +226,7 @@ def elastic() -> Cluster:
     c.submit(gang("large", pods=3, gpus=7)).run()
     c.submit(lone("before", 8, "10s")).run().delete("before").run()
     c.submit(lone("passes", 8, "2h")).run()
-    assert len(claim(c, "large").nodes) == 3
+    assert len(c.claim("large").nodes) == 3
     return c
 
 
@@ -309,7 +296,7 @@ def test_the_next_leader_keeps_what_was_claimed() -> None:
     pods = [make_pod(f"large-{k}", gpus=8) for k in range(2)]
     c.submit([replace(pod, spec=replace(pod.spec, scheduling_group=member)) for pod in pods])
     c.restart().run()
-    assert set(claim(c, "large").nodes) == {"n0", "n1"}
+    assert set(c.claim("large").nodes) == {"n0", "n1"}
     c.submit(lone("passes", 8, "2h")).run()
     assert not c.pod("passes").spec.node_name
     c.delete("holds").run().wait(1.0)
@@ -327,7 +314,7 @@ def test_a_condition_that_no_earlier_process_can_have_written_gives_no_claim() -
     pods = [make_pod(f"forged-{k}", gpus=8) for k in range(2)]
     c.submit([replace(pod, spec=replace(pod.spec, scheduling_group=member)) for pod in pods]).run()
     assert c.group("forged").attempts == 1
-    assert not claims(c).all
+    assert not c.claims().all
     c.submit(lone("passes", 8, "2h")).run()
     assert c.pod("passes").spec.node_name
 
@@ -357,7 +344,7 @@ def test_where_no_more_claims_may_be_made_nobody_passes_who_is_at_its_bound(
     c.submit(gang("first", pods=2, gpus=8), gang("second", pods=2, gpus=8)).run()
     c.submit(lone("before", 8, "10s")).run().delete("before").run()
     c.submit(lone("fills", 8, "60s")).run()
-    assert [str(key) for key in claims(c).by_key] == ["d/first"]
+    assert [str(key) for key in c.claims().by_key] == ["d/first"]
     assert "passed as often as allowed: room is kept for them first" in c.said("fills")
     c.wait(100.0).delete("holds").run()
     assert c.placed("first", on=2)
@@ -375,25 +362,25 @@ def test_one_tenants_claims_leave_some_for_others(monkeypatch: pytest.MonkeyPatc
         c.submit(with_annotations(wide, {WALLTIME_KEY: "600s"})).run()
     c.submit(lone("before", 8, "10s")).run().delete("before").run()
     c.submit(lone("own", 8, "60s")).run()
-    assert [str(key) for key in claims(c).by_key] == ["d/first"]
+    assert [str(key) for key in c.claims().by_key] == ["d/first"]
     assert not c.pod("own").spec.node_name
     c.submit(with_annotations([make_pod("other", gpus=8, namespace="e")], {WALLTIME_KEY: "60s"})).run()
     assert c.pod("other").spec.node_name, "a tenant's own groups wait for it, others do not"
     c.delete("other").run()
     c.submit(with_annotations([make_pod("last", gpus=8, namespace="f")], {WALLTIME_KEY: "60s"})).run()
-    assert [str(key) for key in claims(c).by_key] == ["d/first", "e/theirs"]
+    assert [str(key) for key in c.claims().by_key] == ["d/first", "e/theirs"]
 
 
 def test_an_unknown_end_promises_nothing_and_still_holds_the_bound() -> None:
     c = bounded(bound=2).submit(lone("holds", 8)).run()
     c.submit(gang("large", pods=2, gpus=8)).run()
     n_bound = stream(c, 10, 8)
-    assert not claim(c, "large").is_promise
+    assert not c.claim("large").is_promise
     assert n_bound <= 2
     assert "An estimate: it starts about" in c.said("large-0")
     c.delete("holds").run().wait(15.0)
     assert c.placed("large", on=2)
-    assert not claims(c).promises
+    assert not c.claims().promises
 
 
 @pytest.mark.parametrize("standing", [False, True], ids=["no claim", "a claim"])
@@ -406,7 +393,7 @@ def test_who_waits_in_permit_starts_when_that_says_so(standing: bool) -> None:
         c.submit(gang("large", pods=2, gpus=8)).run()
         c.submit(lone("before", 8, "10s")).run().delete("before").run()
         c.submit(lone("passes", 8, "2h")).run().delete("passes").run()
-        assert claim(c, "large").start_s == 601.0
+        assert c.claim("large").start_s == 601.0
     c.hook = lambda hook: None
     c.submit(with_annotations(gang("asks", pods=2, gpus=4), {WALLTIME_KEY: "10s"})).run()
     assert c.state("asks") == "waiting"
@@ -445,7 +432,7 @@ def test_a_pod_goes_near_nobody_who_is_still_to_come() -> None:
     c.submit(lone("before", 1, "10s", cpu="60")).run()
     c.delete("before").run()
     c.submit(lone("passes", 1, "2h", cpu="60")).run()
-    assert len(claim(c, "large").nodes) == 3
+    assert len(c.claim("large").nodes) == 3
     term = PodAffinityTerm(topology_key="host", label_selector=LabelSelector({"app": "large"}))
     wish = Affinity(pod_affinity=PodAffinity(required_during_scheduling_ignored_during_execution=[term]))
     [pod] = lone("near", 1, "2h")
@@ -461,9 +448,7 @@ def test_claims_end_when_the_configuration_says_so() -> None:
     c = claimed(fill="2h")
     assert not c.pod("passes").spec.node_name
     shadow = Settings(queueing=QueueingSettings(1))
-    effects, _ = c.scheduler.reconfigure(c.scheduler.shared.profiles, shadow, c.now_s)
-    c.effects += effects
-    c.run().wait(15.0)
+    c.reconfigure(shadow).run().wait(15.0)
     assert c.scheduler.shared.claims is None
     assert c.pod("passes").spec.node_name
 
@@ -477,7 +462,7 @@ def test_without_its_queue_a_gang_that_backs_off_is_passed_no_more_often_than_it
     assert c.state("large") == "backoff"
     reconfigured(c, ours).submit(lone("third", 8)).run()
     assert c.bind_order() == ["holds", "first", "second"]
-    assert len(claims(c)) == 1
+    assert len(c.claims()) == 1
 
 
 def budgeted(*, percent: int = 10, n: int = 8, bound: int = 8) -> Cluster:
@@ -508,8 +493,7 @@ def keep_coming(c: Cluster, from_n: int, n: int, *, every_s: float = 8.0) -> tup
 
 def passed_large(c: Cluster) -> Passed:
     """How often that gang was passed."""
-    bypasses = c.scheduler.shared.queue.bypasses
-    assert bypasses is not None
+    bypasses = c.bypasses()
     passed = bypasses.count(c.group("large"))
     assert passed is not None
     return passed
@@ -531,11 +515,11 @@ def test_once_no_budget_limits_claims_who_yielded_to_it_is_passed_no_more() -> N
     keep_coming(c, 100, 20)
     before = passed_large(c)
     hard = Settings(queueing=QueueingSettings(8, mode="hard"))
-    c.scheduler.reconfigure(c.scheduler.shared.profiles, hard, c.now_s)
+    c.reconfigure(hard)
     keep_coming(c.run(), 200, 3)
     after = passed_large(c)
     assert after.n == before.n > after.bound
-    assert [[str(group.key) for group in claim.unit] for claim in claims(c).all] == [["d/large"]]
+    assert [[str(group.key) for group in claim.unit] for claim in c.claims().all] == [["d/large"]]
 
 
 def test_in_mode_budget_a_gang_still_starts_and_no_more_is_idle_than_earned() -> None:
@@ -558,8 +542,8 @@ def test_what_can_be_afforded_at_once_is_claimed_at_the_bound() -> None:
     c.submit(lone("before", 8, "10s")).run()
     c.delete("before").run()
     c.submit(lone("passes", 8, "2h")).run()
-    assert claim(c, "large").is_promise
-    assert claims(c).idle()["nvidia.com/gpu"] == 0.5
+    assert c.claim("large").is_promise
+    assert c.claims().idle()["nvidia.com/gpu"] == 0.5
 
 
 def test_a_claim_that_costs_more_than_is_ever_saved_is_made_once_all_of_that_is(
@@ -578,7 +562,7 @@ def test_a_claim_that_costs_more_than_is_ever_saved_is_made_once_all_of_that_is(
             break
     assert c.placed("large", on=4)
     assert [k for k in range(4, 14) if f"job-{k}" in c.bind_order()] == [4, 5], "its bound was kept"
-    budget = claims(c).budget
+    budget = c.claims().budget
     assert budget is not None
     later = budget.too_idle({"nvidia.com/gpu": 60.0}, c.now_s)
     assert later is not None, "what was kept idle beyond that is earned before anything else is"
@@ -598,8 +582,7 @@ def test_the_bound_of_a_queue_goes_before_that_of_all() -> None:
     c.submit(lone("holds", 8)).run()
     c.submit(gang("large", pods=2, gpus=8)).run()
     assert stream(c, 10, 8) <= 2
-    tree = c.scheduler.shared.queue_book
-    assert tree is not None
+    tree = c.queue_book()
     found = [tree.tree.bound(make_pod("x", namespace=name)) for name in ("d", "e", "other")]
     assert found == [2, 9, None]
 
@@ -632,7 +615,7 @@ def test_who_runs_past_its_walltime_is_evicted_for_the_claim_that_waits() -> Non
     assert "Preempted by gang d/large on node" in told(c)
     c.run().wait(2.0)
     assert c.placed("large", on=2)
-    assert claims(c).promises == {KEPT: 1}
+    assert c.claims().promises == {KEPT: 1}
 
 
 def test_an_eviction_for_a_claim_is_not_asked_again_once_overrunners_need_not_yield() -> None:
@@ -642,7 +625,7 @@ def test_an_eviction_for_a_claim_is_not_asked_again_once_overrunners_need_not_yi
     n = len(evicted(c))
     assert c.state("large") == "waiting"
     own = QueueingSettings(1, mode="hard")
-    c.scheduler.reconfigure(c.scheduler.shared.profiles, Settings(queueing=own), c.now_s)
+    c.reconfigure(Settings(queueing=own))
     c.wait(600.0)
     assert len(evicted(c)) == n
     assert not c.placed("large")
@@ -656,15 +639,15 @@ def test_a_start_that_waits_long_for_who_is_evicted_was_made_late_by_who_ran_on(
     c.wait(20.0)
     c.delete("holds").run().wait(10.0)
     assert c.placed("large", on=2)
-    assert claims(c).promises == {OVERRUN: 1}
+    assert c.claims().promises == {OVERRUN: 1}
 
 
 def test_a_promise_to_a_gang_that_is_deleted_is_neither_kept_nor_late() -> None:
     c = claimed(fill="2h")
-    assert claim(c, "large").is_promise
+    assert c.claim("large").is_promise
     c.tell(*(ev.PodDeleted(c.pods.pop(c.pod(name).metadata.uid)) for name in ("large-0", "large-1"))).run()
-    assert not claims(c).by_key
-    assert not claims(c).promises
+    assert not c.claims().by_key
+    assert not c.claims().promises
 
 
 def test_nobody_is_evicted_for_its_walltime_unless_it_is_asked_for() -> None:
@@ -701,19 +684,19 @@ def test_an_extension_moves_the_claim_and_the_cause_is_reported(on_overrun: str,
     c = overrunning(on_overrun, allow_eviction=allows).wait(100.0)
     extend(c, "holds", "1800s")
     c.wait(2.0)
-    found = claim(c, "large")
+    found = c.claim("large")
     assert (found.start_s, found.because, found.is_promise) == (1801.0, "extended", True)
     c.wait(1690.0)
     c.delete("holds").run().wait(2.0)
     assert c.placed("large")
-    assert claims(c).promises == {"extended": 1}
+    assert c.claims().promises == {"extended": 1}
 
 
 def test_where_overrunners_yield_a_promise_cannot_be_put_off() -> None:
     c = overrunning().wait(100.0)
     extend(c, "holds", "1800s")
     c.wait(2.0)
-    found = claim(c, "large")
+    found = c.claim("large")
     assert (found.start_s, found.is_promise) == (601.0, True)
     assert "its longer walltime does not count: the start of d/large was promised" in told(c)
     c.wait(550.0).run().wait(2.0)
@@ -726,7 +709,7 @@ def test_a_promise_is_not_put_off_by_stating_no_walltime_any_more(default_s: flo
     c = overrunning(default_s=default_s).wait(100.0)
     pod = c.pod("holds")
     c.update(pod, metadata=replace(pod.metadata, annotations={})).run().wait(2.0)
-    found = claim(c, "large")
+    found = c.claim("large")
     assert (found.start_s, found.is_promise) == (601.0, True)
     assert ("its longer walltime does not count" in told(c)) == (default_s != 10.0)
     c.wait(550.0).run().wait(2.0)
@@ -741,12 +724,12 @@ def test_who_fills_in_cannot_put_off_a_promise_by_a_longer_walltime_either() -> 
     assert c.pod("fills").spec.node_name
     extend(c, "fills", "5h")
     c.wait(10.0)
-    assert (claim(c, "large").start_s, claim(c, "large").is_promise) == (601.0, True)
+    assert (c.claim("large").start_s, c.claim("large").is_promise) == (601.0, True)
     assert "its longer walltime does not count: the start of d/large was promised" in told(c)
     c.wait(480.0).delete("holds").run().wait(45.0)
     assert evicted(c) == ["fills"]
     assert c.placed("large", on=2)
-    assert claims(c).promises == {KEPT: 1}
+    assert c.claims().promises == {KEPT: 1}
 
 
 def test_a_claim_moves_as_soon_as_who_fills_in_says_that_it_needs_longer() -> None:
@@ -754,7 +737,7 @@ def test_a_claim_moves_as_soon_as_who_fills_in_says_that_it_needs_longer() -> No
     c.submit(lone("fills", 8, "300s")).run().wait(100.0)
     extend(c, "fills", "1800s")
     c.wait(10.0)
-    assert (claim(c, "large").start_s, claim(c, "large").because) == (1811.0, "extended")
+    assert (c.claim("large").start_s, c.claim("large").because) == (1811.0, "extended")
 
 
 def test_a_start_is_an_estimate_while_somebody_fills_in_whose_end_is_a_guess() -> None:
@@ -766,7 +749,7 @@ def test_a_start_is_an_estimate_while_somebody_fills_in_whose_end_is_a_guess() -
     c.submit(with_annotations(gang("large", pods=2, gpus=8), {WALLTIME_KEY: "1h"})).run()
     c.submit(lone("before", 8, "10s")).run().delete("before").run()
     c.submit(lone("passes", 8, "2h")).run().wait(10.0)
-    assert claim(c, "large").is_promise
+    assert c.claim("large").is_promise
     c.submit(lone("fills", 8)).run().wait(40.0)
     assert c.pod("fills").spec.node_name
     assert "An estimate: it starts about" in c.said("large-0")
@@ -784,8 +767,8 @@ def test_who_fills_in_again_after_its_bind_has_failed_is_waited_for_once() -> No
     c.submit(lone("fills", 1)).run()
     [bind] = c.held_binds
     c.tell(ev.BindFailed(bind.uid, bind.attempt, 403, "Forbidden", "not now")).wait(0.1)
-    assert c.scheduler.shared.cache.pods[bind.uid].attempt == 2
-    assert [one.name for one in claim(c, "large").blockers] == ["d/fills", "d/holds"]
+    assert c.pod_info(bind.name).attempt == 2
+    assert [one.name for one in c.claim("large").blockers] == ["d/fills", "d/holds"]
     c.wait(2.0)
     assert c.said("large-0").startswith("An estimate: ")
     assert "no end stated by 1 there." in c.said("large-0")
@@ -810,14 +793,14 @@ def test_what_was_on_its_nodes_all_the_time_is_not_why_a_claim_slips() -> None:
     c.submit(lone("before", 8, "10s")).run().delete("before").run()
     c.submit(lone("passes", 8, "2h")).run()
     c.wait(700.0)
-    assert (claim(c, "large").n_slips, claim(c, "large").because) == (2, "overrun")
+    assert (c.claim("large").n_slips, c.claim("large").because) == (2, "overrun")
     [theirs] = lone("theirs", 8, "9000s")
     on = ({"n0", "n1"} - {c.pod("holds").spec.node_name}).pop()
     c.delete("holds").submit(
         replace(theirs, spec=replace(theirs.spec, scheduler_name="default-scheduler", node_name=on))
     )
     c.run().wait(40.0)
-    assert claim(c, "large").because == "other scheduler"
+    assert c.claim("large").because == "other scheduler"
 
 
 @pytest.mark.parametrize("how", ["tainted", "a device less", "gone"])
@@ -835,8 +818,8 @@ def test_a_claim_slips_because_of_a_node_that_no_longer_takes_its_gang(how: str)
         node = replace(c.nodes[free], spec=replace(c.nodes[free].spec, taints=[taint]))
     _ = c.drop_node(free) if how == "gone" else c.node(node)
     c.run().wait(40.0)
-    assert (claim(c, "large").start_s, claim(c, "large").because) == (901.0, "node")
-    assert free not in claim(c, "large").nodes
+    assert (c.claim("large").start_s, c.claim("large").because) == (901.0, "node")
+    assert free not in c.claim("large").nodes
 
 
 def test_an_extension_counts_again_once_no_promise_rests_on_it() -> None:
@@ -848,7 +831,7 @@ def test_an_extension_counts_again_once_no_promise_rests_on_it() -> None:
     c.submit(lone("second", 8, "10s")).run()
     c.delete("second").run()
     c.submit(lone("third", 8, "2h")).run()
-    assert claim(c, "next").start_s == 1801.0
+    assert c.claim("next").start_s == 1801.0
 
 
 def test_a_running_pod_is_told_when_it_ends_and_who_starts_after_it() -> None:
@@ -891,13 +874,10 @@ def test_an_end_can_be_put_off_again_once_overrunners_need_not_yield() -> None:
     c = overrunning().wait(100.0)
     extend(c, "holds", "1800s")
     c.wait(2.0)
-    assert claim(c, "large").start_s == 601.0
-    c.settings = Settings(queueing=QueueingSettings(1, mode="hard"))
-    effects, _ = c.scheduler.reconfigure(c.scheduler.shared.profiles, c.settings, c.now_s)
-    c.effects += effects
-    c.run().wait(640.0)
+    assert c.claim("large").start_s == 601.0
+    c.reconfigure(Settings(queueing=QueueingSettings(1, mode="hard"))).run().wait(640.0)
     assert evicted(c) == []
-    assert claim(c, "large").start_s == 1801.0
+    assert c.claim("large").start_s == 1801.0
 
 
 def test_a_claim_that_can_stay_is_not_planned_for_starts_that_are_no_earlier(
@@ -911,7 +891,7 @@ def test_a_claim_that_can_stay_is_not_planned_for_starts_that_are_no_earlier(
     c.delete("holds-0").run().submit(lone("before", 8, "5000s")).run()
     c.delete("before").run().submit(lone("passes", 8, "5000s")).run()
     c.submit(lone("fills", 8, "500s")).run()
-    starts = [claim(c, name).start_s for name in ("first", "second")]
+    starts = [c.claim(name).start_s for name in ("first", "second")]
     assert starts == [2001.0, 4001.0]
     tried: list[float] = []
     plan = ClaimPlans._try
@@ -923,7 +903,7 @@ def test_a_claim_that_can_stay_is_not_planned_for_starts_that_are_no_earlier(
     monkeypatch.setattr(ClaimPlans, "_try", noted)
     c.wait(70.0).delete("holds-2").run()
     c.wait(70.0).run()
-    assert [claim(c, name).start_s for name in ("first", "second")] == starts
+    assert [c.claim(name).start_s for name in ("first", "second")] == starts
     standing = [2001.0, 4001.0]
     assert tried == [*standing * 3, 2001.0, 501.0, 4001.0], "where each stands, and one earlier moment"
 
@@ -935,11 +915,11 @@ def test_a_start_is_no_promise_while_another_schedulers_pod_has_to_go_first() ->
     foreign = make_pod("foreign", gpus=1, scheduler="default-scheduler")
     c.submit(replace(foreign, spec=replace(foreign.spec, node_name=c.pod("holds").spec.node_name)))
     c.run().wait(2.0)
-    assert [one.name for one in claim(c, "large").blockers] == ["d/foreign", "d/holds"]
+    assert [one.name for one in c.claim("large").blockers] == ["d/foreign", "d/holds"]
     assert c.said("large-0").startswith("An estimate: it starts about ")
     assert "no end stated by 1 there." in c.said("large-0")
     c.delete("foreign").run().wait(2.0)
     assert c.said("large-0").startswith("It starts by ")
     c.submit(replace(foreign, spec=replace(foreign.spec, node_name=c.pod("holds").spec.node_name)))
     c.run().wait(590.0).delete("holds").run().wait(60.0)
-    assert claim(c, "large").because == "other scheduler"
+    assert c.claim("large").because == "other scheduler"

@@ -9,7 +9,7 @@ from gangsched.lab.sim.objects import make_node, make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod, SchedulingGroup
 from tests.core.queued import queued, reconfigured, settings_of, started
-from tests.core.test_claims import claim, claims, condition, lone
+from tests.core.test_claims import condition, lone
 from tests.support.scenario import Cluster
 
 HARD = "queueing: {bound: {groups: 1, mode: hard}}"
@@ -70,9 +70,9 @@ def test_a_promise_is_withdrawn_that_cannot_be_kept() -> None:
 def test_who_is_kept_out_at_first_by_a_limit_has_its_claim_again() -> None:
     c = restarted(promised(HARD + _ROOM), HARD + _NO_ROOM)
     assert "8 of 20 nvidia.com/gpu used, needs 16" in c.said("large-0")
-    assert claim(c, "large").start_s == 601.0
+    assert c.claim("large").start_s == 601.0
     reconfigured(c, HARD + _ROOM).run().submit(lone("passes", 8, "2h")).run()
     assert "passes" not in started(c)
     c.delete("holds").run().wait(2.0)
     assert c.placed("large", on=2)
-    assert not claims(c).all
+    assert not c.claims().all

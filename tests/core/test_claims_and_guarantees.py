@@ -45,11 +45,7 @@ def claimed(*, b: int = 8, reclaim: str = "guaranteed", nodes: int = 2) -> Clust
 
 
 def claim(c: Cluster) -> StartClaim:
-    claims = c.scheduler.shared.claims
-    assert claims is not None
-    found = claims.claim(c.group("large"))
-    assert found is not None
-    return found
+    return c.claim("large")
 
 
 def test_a_guarantee_takes_room_that_is_kept_for_who_would_borrow_it() -> None:
@@ -172,9 +168,7 @@ def test_a_guarantee_starts_while_all_claims_stand_and_a_borrower_is_at_its_boun
         c.submit(on(k, lone(f"once{k}", "b", 4, "20h"))).run().delete(f"once{k}").run()
     for k in range(n_hosts):
         c.submit(on(k, lone(f"passes{k}", "b", 4, "20h"))).run()
-    claims = c.scheduler.shared.claims
-    assert claims is not None
-    assert [k for k in range(n_hosts) if claims.claim(c.group(f"large{k}")) is None] == [most]
+    assert [k for k in range(n_hosts) if c.claims().claim(c.group(f"large{k}")) is None] == [most]
     c.submit(on(n_hosts, lone("grows", "b", 1))).run()
     assert held(c, "b") + 8 > guaranteed
     c.submit(on(most, lone("asks", "a", 4, "20h"))).run()

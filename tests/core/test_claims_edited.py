@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from gangsched.lab.sim.objects import make_pod_group
 from gangsched.model.objects import SchedulingGroup
 from gangsched.model.walltime import WALLTIME_KEY
-from tests.core.test_claims import bounded, claim, lone
+from tests.core.test_claims import bounded, lone
 from tests.support.scenario import gang
 
 
@@ -26,7 +26,7 @@ def test_who_waits_for_an_end_that_is_edited_starts_sooner_at_once(where: str, a
     c.submit(lone("before", 8, "10s")).run()
     c.delete("before").run()
     c.submit(lone("passes", 8, "3h")).run()
-    assert claim(c, "large").start_s == 7201.0
+    assert c.claim("large").start_s == 7201.0
     c.wait(after_s)
     if where == "object":
         c.object("core", make_pod_group("held", spec=spec, annotations={WALLTIME_KEY: "10m"}))
@@ -34,7 +34,7 @@ def test_who_waits_for_an_end_that_is_edited_starts_sooner_at_once(where: str, a
         pod = c.pod("holds")
         c.update(pod, metadata=replace(pod.metadata, annotations={WALLTIME_KEY: "10m"}))
     c.run().wait(5.0)
-    assert claim(c, "large").start_s == 601.0
+    assert c.claim("large").start_s == 601.0
     c.submit(lone("hour", 8, "1h")).run()
     assert not c.pod("hour").spec.node_name
 
@@ -46,9 +46,9 @@ def test_who_waits_for_two_ends_is_promised_the_later_once_the_other_has_come_ea
     c.submit(lone("two-hours", 6, "2h")).run().submit(lone("an-hour", 8, "1h")).run()
     c.submit(gang("large", pods=2, gpus=8)).run().submit(lone("passes", 1, "30m")).run()
     c.submit(lone("fills", 1, "30m")).run()
-    assert claim(c, "large").start_s == 7201.0
+    assert c.claim("large").start_s == 7201.0
     c.wait(after_s).delete("two-hours").run().wait(61.0)
-    assert claim(c, "large").start_s == 3601.0
+    assert c.claim("large").start_s == 3601.0
     assert not c.submit(lone("late", 1, "90m")).run().pod("late").spec.node_name
 
 
@@ -58,7 +58,7 @@ def test_a_pod_whose_walltime_becomes_shorter_than_the_time_to_a_claim_starts_at
     c.submit(lone("before", 8, "10s")).run()
     c.delete("before").run()
     c.submit(lone("late", 8, "3h"), lone("later", 8, "3h")).run()
-    assert claim(c, "large").start_s == 7201.0
+    assert c.claim("large").start_s == 7201.0
     started = [name for name in ("late", "later") if c.pod(name).spec.node_name]
     for name in started:
         c.delete(name)

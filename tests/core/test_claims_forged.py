@@ -17,7 +17,7 @@ from gangsched.model import effects as ef
 from gangsched.model.effects import START_PROMISED
 from gangsched.model.objects import SchedulingGroup
 from tests.core.queued import queued, started
-from tests.core.test_claims import claims, lone
+from tests.core.test_claims import lone
 from tests.support.scenario import Cluster
 
 FORGED = {"type": START_PROMISED, "status": "True", "reason": "Claimed", "message": "It starts by …"}
@@ -60,7 +60,7 @@ def test_a_gang_that_waits_when_the_leader_changes_has_room_kept() -> None:
     c = full()
     waiting(c, "forged")
     c.restart().run().delete("goes").run().wait(2.0)
-    assert [str(key) for key in claims(c).by_key] == ["t/forged"]
+    assert [str(key) for key in c.claims().by_key] == ["t/forged"]
     honest(c, "passes")
     assert "passes" not in started(c)
 
@@ -74,7 +74,7 @@ def test_as_long_as_this_process_leads_the_condition_gives_nothing() -> None:
     c.run()
     item = c.objects["core", "waits"]
     c.object("core", replace(item, status={"conditions": [FORGED]})).run().wait(2.0)
-    assert not claims(c).all
+    assert not c.claims().all
     c.delete("goes")
     honest(c, "passes")
     assert "passes" in started(c)
@@ -93,7 +93,7 @@ def test_it_keeps_nothing_above_the_limit_of_its_queue() -> None:
     c = full()
     waiting(c, "forged", n=3)
     c.restart().run().delete("goes").run().wait(2.0)
-    assert not claims(c).all
+    assert not c.claims().all
     honest(c, "passes")
     assert "passes" in started(c)
 
@@ -114,4 +114,4 @@ def test_all_that_a_tenant_forges_leaves_claims_for_others(monkeypatch: pytest.M
     for k in range(3):
         waiting(c, f"forged-{k}")
     c.restart().run().wait(2.0)
-    assert [one.namespace for one in claims(c).by_key] == ["t"]
+    assert [one.namespace for one in c.claims().by_key] == ["t"]

@@ -21,7 +21,7 @@ from gangsched.model.objects import Pod
 from gangsched.model.pod_group import MAX_START_TOGETHER
 from gangsched.model.walltime import WALLTIME_KEY
 from tests.core.plugins import Permitter, Reserver, with_plugins
-from tests.core.test_claims import claim, claims, lone
+from tests.core.test_claims import lone
 from tests.core.test_kept_now import on
 from tests.core.test_start_together import chain, listing, tell_all
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
@@ -78,7 +78,7 @@ def at_bound(c: Cluster) -> Cluster:
 
 def claimed(c: Cluster) -> Cluster:
     at_bound(c).submit(lone("passes", 8, "2h")).run()
-    assert claim(c, "large").start_s == 601.0
+    assert c.claim("large").start_s == 601.0
     assert not c.pod("passes").spec.node_name
     return c
 
@@ -106,7 +106,7 @@ def test_a_gang_that_fits_and_is_refused_by_a_plugin_is_not_tried_in_a_circle(po
     assert "room is kept for it on 2 nodes. not today" in c.said("large-0")
     c.wait(100.0)
     assert c.scheduler.statistics()["attempts"] - before <= 3
-    assert claim(c, "large").start_s == 601.0
+    assert c.claim("large").start_s == 601.0
     assert not c.pod("passes").spec.node_name, "the plugin may still say yes in time"
 
 
@@ -114,7 +114,7 @@ def test_a_gang_that_fits_and_is_refused_by_a_plugin_is_not_tried_in_a_circle(po
 def test_the_claim_of_a_gang_that_a_plugin_refuses_ends_when_it_is_late(point: str) -> None:
     c = claimed(bounded(KEEPING_OUT[point]())).wait(600.0)
     c.delete("holds").run().wait(60.0)
-    assert claims(c).all == []
+    assert c.claims().all == []
     assert c.pod("passes").spec.node_name
     c.submit(lone("next", 8, "2h")).run()
     assert c.pod("next").spec.node_name, "it is no lack of room that keeps the gang waiting"
@@ -129,7 +129,7 @@ def test_the_claim_of_a_gang_that_a_plugin_fails_on_ends_when_it_is_late(plugin:
     assert "room is kept for it on 2 nodes. plugin Own failed in" in c.said("large-0")
     assert not c.pod("passes").spec.node_name
     c.wait(60.0)
-    assert claims(c).all == []
+    assert c.claims().all == []
     assert c.pod("passes").spec.node_name
     own.fails = False
     c.delete("passes").run().wait(15.0)
@@ -152,7 +152,7 @@ def test_a_gang_at_its_bound_on_which_a_plugin_fails_keeps_nobody_waiting(plugin
     c.wait(60.0)
     assert "1 of 2 fit" in c.said("large-0")
     c.submit(lone("third", 8, "2h")).run()
-    assert claim(c, "large").is_promise
+    assert c.claim("large").is_promise
     assert not c.pod("third").spec.node_name
 
 
@@ -160,14 +160,14 @@ def test_the_claim_of_a_gang_whose_set_has_become_too_large_ends_when_it_is_late
     c = bounded().submit(lone("holds", 8, "600s")).run()
     c.submit(listing("large", ["g0"], pods=2, gpus=8)).run()
     c.submit(lone("before", 8, "10s")).run().delete("before").run().submit(lone("passes", 8, "2h")).run()
-    assert claim(c, "large").start_s == 601.0
+    assert c.claim("large").start_s == 601.0
     others = chain(MAX_START_TOGETHER)
     tell_all(c, [listing("g0", ["large", "g1"]), *others[1:]]).run()
     c.wait(600.0).delete("holds").run()
     assert "starts together with more than 63 other groups" in c.said("large-0")
     assert not c.pod("passes").spec.node_name
     c.wait(60.0)
-    assert claims(c).all == []
+    assert c.claims().all == []
     assert c.pod("passes").spec.node_name
 
 
@@ -179,7 +179,7 @@ def test_a_plugin_that_fails_on_a_gang_with_a_claim_refuses_nobody_else() -> Non
         c.submit(on(lone(f"holds-{node}", 8, walltime), node)).run()
     c.submit(with_annotations(gang("large", pods=3, gpus=8), {WALLTIME_KEY: "1h"})).run()
     c.submit(lone("asks", 8, "2h")).run()
-    assert sorted(claim(c, "large").nodes) == ["n0", "n1", "n2"]
+    assert sorted(c.claim("large").nodes) == ["n0", "n1", "n2"]
     c.delete("asks", "holds-n3").run()
     c.submit(on(lone("fills", 8, "300s"), "n3")).run()
     own.fails = True
@@ -197,7 +197,7 @@ def first_in_line(c: Cluster) -> Cluster:
 def is_passed(c: Cluster) -> bool:
     """It has no claim, and another has started although it would keep the first in line waiting."""
     c.submit(lone("passes", 8, "2h")).run()
-    return bool(c.pod("passes").spec.node_name) and not claims(c).by_key
+    return bool(c.pod("passes").spec.node_name) and not c.claims().by_key
 
 
 def test_the_first_in_line_that_a_plugin_fails_on_is_passed_until_its_bound() -> None:
@@ -223,14 +223,14 @@ def test_where_no_more_claims_may_be_made_the_first_in_line_is_passed_until_its_
     monkeypatch.setattr(claim_plans, "MAX_CLAIMS", 0)
     c = first_in_line(bounded(bound=None)).submit(lone("passes", 8, "2h")).run()
     assert c.pod("passes").spec.node_name
-    assert not claims(c).by_key
+    assert not c.claims().by_key
 
 
 def test_in_mode_budget_the_first_in_line_is_passed_until_what_it_would_keep_idle_is_earned() -> None:
     own = Settings(queueing=QueueingSettings(mode="budget", idle_share=0.01))
     c = first_in_line(cluster(nodes=2, settings=own)).submit(lone("passes", 8, "2h")).run()
     assert c.pod("passes").spec.node_name
-    assert not claims(c).by_key
+    assert not c.claims().by_key
     c = first_in_line(cluster(nodes=2, settings=own).wait(200_000.0)).submit(lone("passes", 8, "2h")).run()
     assert not c.pod("passes").spec.node_name
-    assert claim(c, "large").is_promise
+    assert c.claim("large").is_promise

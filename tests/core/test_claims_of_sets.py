@@ -14,7 +14,7 @@ from gangsched.model.objects import CustomObject
 from gangsched.model.pod_group import COSCHEDULING_LABEL, GROUPS_KEY
 from gangsched.model.walltime import WALLTIME_KEY
 from tests.core.queued import queued
-from tests.core.test_claims import claim, claims, lone
+from tests.core.test_claims import lone
 from tests.core.test_start_together import listing
 from tests.support.scenario import Cluster, gang, with_annotations
 
@@ -38,16 +38,16 @@ def claimed_set() -> Cluster:
 
 def test_a_set_keeps_its_claim_whichever_of_its_groups_is_tried() -> None:
     c = claimed_set()
-    kept = claim(c, "first")
-    assert kept is claim(c, "second")
+    kept = c.claim("first")
+    assert kept is c.claim("second")
     assert [group.key.name for group in kept.unit] == ["second", "first"]
     c.delete("passes-0").run().wait(5.0)  # both are woken, and the first has its turn
     assert c.group("first").message.startswith("It starts")
-    assert claim(c, "second") is claim(c, "first") is kept
+    assert c.claim("second") is c.claim("first") is kept
     c.delete("passes-1", "holds").run().wait(2.0)
     assert c.placed("second", on=2)
     assert c.placed("first")
-    assert claims(c).promises == {KEPT: 1}
+    assert c.claims().promises == {KEPT: 1}
     assert [one.reason for one in c.all(ef.RecordEvent)].count("RoomClaimed") == 2, "of two groups, once"
 
 
@@ -58,13 +58,13 @@ def test_two_who_have_a_claim_each_lose_both_when_they_become_a_set() -> None:
         c.submit(with_annotations(gang(name, pods=2, gpus=7), lasts)).run()
     for k in range(3):
         c.submit(lone(f"passes-{k}", 1, "100s")).run()
-    assert (claim(c, "first").start_s, claim(c, "second").start_s) == (601.0, 1201.0)
+    assert (c.claim("first").start_s, c.claim("second").start_s) == (601.0, 1201.0)
     for name, other in (("first", "second"), ("second", "first")):
         for pod in with_annotations(listing(name, [other], pods=2, gpus=7), lasts):
             now = c.pod(pod.metadata.name)
             c.update(now, metadata=replace(now.metadata, annotations=pod.metadata.annotations))
     c.run()
-    assert not claims(c).by_key, "neither was made for the two of them"
+    assert not c.claims().by_key, "neither was made for the two of them"
 
 
 def test_they_lose_both_in_the_first_turn_of_the_set() -> None:
@@ -78,7 +78,7 @@ def test_they_lose_both_in_the_first_turn_of_the_set() -> None:
         c.submit([make_pod(f"{name}-{k}", gpus=7, labels={COSCHEDULING_LABEL: name}) for k in range(2)]).run()
     for k in range(3):
         c.submit(lone(f"passes-{k}", 1, "100s")).run()
-    assert claim(c, "first") is not claim(c, "second")
+    assert c.claim("first") is not c.claim("second")
     c.object("coscheduling", asks("first", "d/second")).object("coscheduling", asks("second", "d/first"))
     assert c.scheduler.schedule_next(c.now_s) is not None
-    assert not claims(c).by_key
+    assert not c.claims().by_key

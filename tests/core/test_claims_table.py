@@ -14,7 +14,7 @@ import pytest
 
 from gangsched.core.queueing.claims import KEPT
 from gangsched.lab.sim.objects import make_node
-from tests.core.test_claims import claim, claimed, claims, extend, lone, overrunning
+from tests.core.test_claims import claimed, extend, lone, overrunning
 from tests.support.scenario import Cluster
 
 KEPT_FOR_LARGE = "8 nvidia.com/gpu are kept for d/large, which is promised to start by 2026-01-01 00:11 UTC."
@@ -45,7 +45,7 @@ def test_who_may_use_the_room_of_a_claim(row: Comes) -> None:
     c = claimed(fill="2h")
     c.submit(lone("comes", row.gpus, row.runs, priority=row.priority))
     kept = c.scheduler.attempts.kept.kept_from([c.group("comes")])
-    assert list(kept.claims) == ([] if row.starts else [claim(c, "large")])
+    assert list(kept.claims) == ([] if row.starts else [c.claim("large")])
     assert len(kept.room) == 2 * len(kept.claims), "a node for each member of the gang, one of them not free"
     c.run()
     assert bool(c.pod("comes").spec.node_name) == row.starts
@@ -119,7 +119,7 @@ WHAT_BECOMES_OF_IT = (
 def test_what_becomes_of_a_claim(row: Happens) -> None:
     c = row.stage()
     row.do(c)
-    found = claims(c).claim(c.group("large"))
+    found = c.claims().claim(c.group("large"))
     assert row.claim == (None if found is None else (found.because, found.n_slips, found.is_promise))
     assert found is None or row.from_s <= found.start_s < row.from_s + 200.0
     assert c.placed("large") == row.placed
@@ -128,4 +128,4 @@ def test_what_becomes_of_a_claim(row: Happens) -> None:
         there = {pod.metadata.name for pod in c.pods.values()}
         c.delete(*sorted(there & {"holds", "urgent"})).run().wait(5.0)
         assert c.placed("large", on=2)
-    assert claims(c).promises == ({row.outcome: 1} if row.outcome else {})
+    assert c.claims().promises == ({row.outcome: 1} if row.outcome else {})

@@ -45,6 +45,7 @@ from gangsched.model.pod_group import GROUPS_KEY
 from gangsched.model.walltime import WALLTIME_KEY
 from tests import controllers as made
 from tests.core.plugins import Permitter, PreBinder, Reserver
+from tests.support.inside import Inside
 from tests.support.scenario import Cluster, gang, with_annotations
 
 Poison = Callable[[Any, str, Callable[..., bool]], None]
@@ -65,7 +66,7 @@ class Guarded:
             self.cluster.node(make_node(f"n{i}"))
 
     def _make(self, settings: Settings) -> Scheduler:
-        profiles = make_scheduler(settings, *self.plugins).shared.profiles
+        profiles = Inside(make_scheduler(settings, *self.plugins)).profiles()
         return Scheduler(profiles, settings, guard=self.defects.append)
 
     def a_good_gang_starts(self, name: str = "good", pods: int = 2, gpus: int = 2) -> None:
@@ -74,8 +75,8 @@ class Guarded:
 
     def n_free(self) -> int:
         """Devices, by name."""
-        cache = self.cluster.scheduler.shared.cache
-        return sum(int(cache.ledger.columns[GPU].free[row]) for row in cache.nodes.row_of.values())
+        free = self.cluster.ledger().columns[GPU].free
+        return sum(int(free[row]) for row in self.cluster.node_table().row_of.values())
 
     def count(self, name: str) -> int:
         return int(self.cluster.scheduler.statistics().get(name, 0))
@@ -158,7 +159,7 @@ def test_a_pod_that_our_code_fails_on_is_refused_alone(
     assert {one.about for one in guarded.defects} == {"d/bad"}
     assert "Fault" in guarded.defects[0].story
     if node:
-        info = c.scheduler.shared.cache.pods["uid-d-bad"]
+        info = c.pod_info("bad")
         assert info.node_name == node, "its room is taken"
         assert info.template.requests[GPU] == 2
         assert guarded.n_free() == 16 - 2 - 1
@@ -195,7 +196,7 @@ def test_a_refused_pod_is_ours_again_when_it_is_mended(
         broken.setattr(Membership, "_enter_group", fails)
         c.submit(gang("g", pods=2))
     assert len(guarded.defects) == 2
-    assert not c.scheduler.shared.groups
+    assert not c.groups()
     for name in ("g-0", "g-1"):
         c.update(c.pod(name))  # the echo of what was said on it
     c.run()
@@ -236,7 +237,7 @@ def test_the_room_of_a_pod_whose_bind_is_on_the_way_is_kept_until_that_is_answer
     c.tell(ev.BindUnknown(late.uid, late.attempt, "timed out"))
     assert [effect.uid for effect in c.all(ef.GetPod)] == [late.uid]
     c.read("g-0").wait(30)
-    assert c.scheduler.shared.unanswered == {}
+    assert c.unanswered() == {}
 
 
 def test_the_room_of_a_bind_on_the_way_is_kept_also_when_its_pod_is_refused_again(
@@ -273,7 +274,7 @@ def nobody_gets_its_room_before_the_watch_tells(guarded: Guarded, bind: ef.BindP
     c.submit(make_pod("thief", gpus=8)).run()
     assert not c.pod("thief").spec.node_name
     c.tell(ev.PodUpdated(c.commit(bind))).run().wait(60.0)
-    assert c.scheduler.shared.unanswered == {}
+    assert c.unanswered() == {}
     assert guarded.n_free() == 0
     c.delete("bad").run().wait(10.0)
     assert c.pod("thief").spec.node_name
@@ -318,7 +319,7 @@ def nobody_gets_its_room_before_it_is_bumped(guarded: Guarded, *, landed: bool) 
     assert {bump.uid for bump in c.all(ef.BumpPod)} == {bind.uid}
     c.tell(ev.PodBumped(bind.uid, c.commit(bind) if landed else c.store(c.pod("bad")))).run().wait(30.0)
     assert bool(c.pod("bad").spec.node_name) != bool(c.pod("late").spec.node_name)
-    assert c.scheduler.shared.unanswered == {}
+    assert c.unanswered() == {}
     assert guarded.n_free() == 0
 
 
@@ -370,7 +371,7 @@ def test_a_node_that_our_code_fails_on_is_refused_alone(guarded: Guarded, poison
     images = [NodeImage(names=["a", "sick"], size_bytes=5)]
     poison(ImageTable, "put", lambda self, row, images: any("sick" in (i.names or ()) for i in images or ()))
     c.node(replace(sick, status=replace(sick.status, images=images)))
-    assert "n0" not in c.scheduler.shared.cache.nodes.row_of
+    assert "n0" not in c.node_table().row_of
     assert "NodeRefused" in c.reasons()
     guarded.a_good_gang_starts()
     assert c.placed("good", on=1)
@@ -613,7 +614,7 @@ def test_a_gang_that_is_evicted_goes_also_where_our_code_fails_on_it(
         broken.setattr(GroupOutcome, method, fails)
         c.wait(40.0)
     assert guarded.defects
-    (group,) = c.scheduler.shared.groups.values()
+    (group,) = c.groups()
     assert group.state is GroupState.UNWINDING
     c.clear().wait(5.0)
     assert {one.name for one in c.all(ef.EvictPod)} == {"bad-0", "bad-1"}, "they are asked to go again"

@@ -48,7 +48,7 @@ def test_a_preemptor_takes_free_room_that_comes_before_its_victims_have_gone() -
     assert c.pod("high-0").spec.node_name == "n1"
     c.clear().wait(10.0)
     assert not evicted(c)
-    assert not c.scheduler.shared.victims
+    assert not c.victims()
 
 
 def test_a_pod_of_no_priority_does_not_take_what_would_do_for_a_preemptor() -> None:

@@ -169,7 +169,7 @@ def test_equal_members_share_one_template_and_others_do_not() -> None:
     c = cluster(nodes=1)
     c.submit(*(asking(f"p{k}", 1, sameNUMA=True) for k in range(3)))
     c.submit(asking("q", 1), asking("r", 1, linked=True))
-    pods = c.scheduler.shared.cache.pods
+    pods = c.pod_infos()
     serials = {name: pods[f"uid-d-{name}"].template.serial for name in ("p0", "p1", "p2", "q", "r")}
     assert serials["p0"] == serials["p1"] == serials["p2"]
     assert len(set(serials.values())) == 3

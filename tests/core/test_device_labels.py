@@ -71,7 +71,7 @@ def test_the_books_are_made_again_from_labels_after_a_restart() -> None:
     for settings in (c.settings, Settings()):  # by whatever configuration: both are read
         c.settings = settings
         c.restart().run()
-        info = c.scheduler.shared.cache.pods[c.pod("x").metadata.uid]
+        info = c.pod_info("x")
         assert {one for ids in info.ids.values() for one in ids} == held
     c.submit(make_pod("y", gpus=2)).run()
     assert c.ids("y") == {"g0", "g1", "g2", "g3"} - held

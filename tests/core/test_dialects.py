@@ -297,8 +297,7 @@ def test_a_new_configuration_lets_what_was_refused_start(mode: str) -> None:
     assert c.untouched("a")
     assert "gang d/a asks for something that gangsched does not do: spec.networkTopology" in c.said("a-0")
     settings = Settings(foreign_markers={"gangsched": mode})
-    c._done(c.scheduler.reconfigure(c.scheduler.shared.profiles, settings, c.now_s)[0])
-    c.run().wait(11.0)
+    c.reconfigure(settings).run().wait(11.0)
     assert c.placed("a")
 
 

@@ -34,7 +34,7 @@ def refused(c: Cluster, bind: ef.BindPod) -> Cluster:
 
 
 def belongs_to(c: Cluster, name: str) -> str:
-    info = c.scheduler.shared.cache.pods[c.pod(name).metadata.uid]
+    info = c.pod_info(name)
     assert info.group is not None
     return info.group.key.name
 
@@ -55,7 +55,7 @@ def test_a_pod_of_another_group_by_now_starts_with_that_once_its_bind_has_failed
     assert c.wait(60.0).state("b") == "bound"
     assert c.pod("a-0").spec.node_name
     assert c.pod("b-1").spec.node_name
-    assert [str(key) for key in c.scheduler.shared.groups] == ["d/b"]
+    assert c.group_names() == ["d/b"]
     c.five_more_turns_change_nothing()
 
 
@@ -77,7 +77,7 @@ def test_a_pod_that_is_bound_belongs_to_the_group_that_it_names_then(first: str)
     answer, seen = ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(c.commit(bind))
     for event in (answer, seen) if first == "the answer" else (seen, answer):
         c.tell(event).run()
-        assert c.scheduler.shared.cache.pods[bind.uid].node_name == bind.node
+        assert c.pod_info(bind.name).node_name == bind.node
     assert belongs_to(c, "a-0") == "b"
     c.submit(gang("q", pods=2, gpus=8)).run()
     assert c.untouched("q"), "its devices stay its own"
@@ -88,7 +88,7 @@ def test_a_pod_that_is_gone_before_its_bind_is_answered_moves_nowhere() -> None:
     c = cluster(nodes=2)
     bind = held(c, *gang("a", pods=1, gpus=8))
     c.update(now_of(c, "a-0", group="b", pods=2)).delete("a-0")
-    assert not refused(c, bind).scheduler.shared.groups
+    assert not refused(c, bind).groups()
     assert c.submit(gang("q", pods=2, gpus=8)).run().placed("q", on=2)
 
 
@@ -132,7 +132,7 @@ def test_a_pod_of_another_group_by_now_keeps_its_room_between_the_answer_and_the
     c.submit(gang("q", pods=2, gpus=8)).run()
     assert c.untouched("q"), "one of the two nodes is taken"
     c.tell(ev.PodUpdated(c.commit(bind))).run().wait(60.0)
-    assert c.scheduler.shared.cache.pods[bind.uid].node_name == bind.node
+    assert c.pod_info(bind.name).node_name == bind.node
     assert belongs_to(c, "p-0") != "a"
     assert len(c.all(ef.BindPod)) == 1
     c.five_more_turns_change_nothing()
@@ -167,7 +167,7 @@ def test_a_pod_that_is_resized_while_its_gang_waits_is_placed_as_it_is() -> None
     a, b = (with_annotations(gang(name, pods=1, gpus=0, cpu="1"), both) for name in "ab")
     c.submit(a).run()
     assert c.state("a") == "waiting"
-    assert c.scheduler.shared.cache.pods["uid-d-a-0"].node_name == c.pod("x").spec.node_name
+    assert c.pod_info("a-0").node_name == c.pod("x").spec.node_name
     c.update(c.pod("a-0"), spec=of_60_cores(c, "a-0")).submit(b).run()
     assert c.placed("a")
     assert c.placed("b")

@@ -150,14 +150,14 @@ def test_another_configuration_between_two_steps_has_them_begin_again(change: st
     for k in range(4):
         c.submit(job(f"a{k}", 1, 8, 60)).run()
     steps, found = in_steps(c.scheduler, c.now_s), dict[GroupKey, float]()
-    profiles, settings = c.scheduler.shared.profiles, c.settings
+    profiles, settings = c.profiles(), c.settings
     try:
         for step in range(1_000):
             if step == n_steps:
                 name = "other" if change == "other profile" else "gangsched"
                 profiles = build_profiles(default_config(IN_TREE, scheduler_name=name))
                 settings = Settings() if change == "no queueing" else settings
-                c.scheduler.reconfigure(profiles, settings, c.now_s)
+                c.reconfigure(settings, profiles)
             next(steps)
     except StopIteration as done:
         found = done.value

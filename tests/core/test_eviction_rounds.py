@@ -147,7 +147,7 @@ def test_room_is_not_kept_for_ever_for_a_scheduler_that_is_gone() -> None:
     c.wait(101.0)
     assert c.pod("p").spec.node_name == "n0"
     c.update(c.pod("ghost")).run()
-    assert not c.scheduler.shared.cache.nominated
+    assert not c.nominated()
 
 
 def test_another_node_is_kept_again_and_pods_that_are_leaving_prolong_it() -> None:
@@ -155,9 +155,9 @@ def test_another_node_is_kept_again_and_pods_that_are_leaving_prolong_it() -> No
     (node,) = {c.pod("slow").spec.node_name}
     other = "n1" if node == "n0" else "n0"
     c.leave("slow").update(nominated("ghost", node)).wait(400.0)
-    assert "uid-d-ghost" in c.scheduler.shared.cache.nominated
+    assert "uid-d-ghost" in c.nominated()
     c.delete("slow").wait(31.0)
-    assert not c.scheduler.shared.cache.nominated
+    assert not c.nominated()
     ghost = c.pod("ghost")
     c.update(ghost, status=replace(ghost.status, nominated_node_name=other))
-    assert c.scheduler.shared.cache.nominated["uid-d-ghost"].node_name == other
+    assert c.nominated()["uid-d-ghost"].node_name == other

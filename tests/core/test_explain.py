@@ -43,10 +43,10 @@ GPU = "nvidia.com/gpu"
 
 def told(c: Cluster, name: str) -> Explanation:
     """The explanation, which changes nothing."""
-    before = [(g.state, g.attempts, g.since_s) for g in c.scheduler.shared.groups.values()]
+    before = [(g.state, g.attempts, g.since_s) for g in c.groups()]
     found = explain(c.scheduler, c.group(name), c.now_s)
     assert not c.scheduler.advance(c.now_s)
-    assert [(g.state, g.attempts, g.since_s) for g in c.scheduler.shared.groups.values()] == before
+    assert [(g.state, g.attempts, g.since_s) for g in c.groups()] == before
     return found
 
 

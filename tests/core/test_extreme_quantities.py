@@ -57,9 +57,9 @@ def test_strangers_that_hold_everything_are_counted_and_go_again(amount: str) ->
     a_good_gang_still_starts(c)
     assert {pod.spec.node_name for pod in c.pods.values() if "good" in pod.metadata.name} == {"n1"}
     c.delete("bad0", "bad1", "bad2", "bad3")
-    assert c.scheduler.shared.cache.nodes.free[1, 0] == 512 * 2**30, "what they held is free again, exactly"
+    assert c.node_table().free[1, 0] == 512 * 2**30, "what they held is free again, exactly"
     c.submit(gang("late", pods=2, gpus=8)).run()
-    assert not c.scheduler.shared.cache.nodes.beyond
+    assert not c.node_table().beyond
 
 
 def test_a_pod_that_is_bound_by_anybody_is_ours_nevertheless() -> None:
@@ -94,10 +94,9 @@ def test_what_is_beyond_a_sum_is_exact_in_a_trial_too() -> None:
     c = cluster(nodes=1)
     for i in range(4):
         c.submit(on_node(asking(f"bad{i}", "memory", "7Ei", scheduler=STRANGER), "n0"))
-    cache = c.scheduler.shared.cache
-    assert cache.nodes.free[1, 0] == -MAX_VALUE
-    trial = Trial(cache.view)
-    infos = list(cache.pods.values())
+    assert c.node_table().free[1, 0] == -MAX_VALUE
+    trial = Trial(c.view())
+    infos = list(c.pod_infos().values())
     trial.remove(*infos[:3])
     assert trial.free(1)[0] == 512 * 2**30 - MAX_VALUE
     trial.remove(*infos)

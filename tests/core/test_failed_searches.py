@@ -31,22 +31,22 @@ def full(n_waiting: int = 50) -> Cluster:
 
 
 def searches(c: Cluster) -> int:
-    return c.scheduler.shared.counters["preemption_attempts"]
+    return c.count("preemption_attempts")
 
 
 def test_one_search_serves_all_pods_alike() -> None:
     c = full()
     assert searches(c) == 1
-    assert c.scheduler.shared.counters["preemption_answers_kept"] == 49
+    assert c.count("preemption_answers_kept") == 49
     said = {c.said(f"w{i}").partition("preemption: ")[2] for i in range(50)}
     assert len(said) == 1, "and all are told the same"
 
 
 def test_a_flush_of_all_that_wait_costs_a_search_a_minute() -> None:
     c = full(150)
-    before, attempts = searches(c), c.scheduler.shared.counters["attempts"]
+    before, attempts = searches(c), c.count("attempts")
     c.wait(301.0)
-    assert c.scheduler.shared.counters["attempts"] >= attempts + 150
+    assert c.count("attempts") >= attempts + 150
     assert searches(c) - before <= 2
 
 

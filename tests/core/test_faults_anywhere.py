@@ -62,6 +62,7 @@ from gangsched.model.devices.labels import allocation_of
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GROUP_LABEL, MIN_MEMBERS_KEY
 from gangsched.plugins import IN_TREE, build_profiles
+from tests.support.inside import Inside
 from tests.support.scenario import gang
 
 ROOMS: tuple[type, ...] = (
@@ -342,9 +343,9 @@ class Town:
             and there[(pod.metadata.labels or {})[GROUP_LABEL]]
             >= int((pod.metadata.annotations or {})[MIN_MEMBERS_KEY])
         ]
-        groups = [(str(g.key), g.state, g.message) for g in self.scheduler.shared.groups.values()]
+        groups = [(str(g.key), g.state, g.message) for g in Inside(self.scheduler).groups()]
         assert not waiting, (waiting, [one for one in groups if one[1] is not GroupState.BOUND])
-        assert not self.scheduler.shared.unanswered
+        assert not Inside(self.scheduler).unanswered()
 
 
 def play(seed: int, monkeypatch: pytest.MonkeyPatch, *, steps: int = 40) -> Town:

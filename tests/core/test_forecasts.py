@@ -206,7 +206,7 @@ def test_without_queueing_an_estimate_is_nothing() -> None:
 def started_after(c: Cluster, *shares: float) -> Cluster:
     """Jobs that were estimated to start in 1000 s, one after the other, each after so much of that."""
     for share in shares:
-        k = c.scheduler.shared.counters["groups_bound"]
+        k = c.count("groups_bound")
         c.submit(lone(f"before-{k}", "1000s")).run().submit(lone(f"behind-{k}", "1000s")).run()
         estimate(c)
         c.wait(1000.0 * share).delete(f"before-{k}").run().wait(15.0)
@@ -225,7 +225,7 @@ def test_what_was_estimated_is_taken_back_where_nothing_is_any_more(how: str) ->
     estimate(c)
     [said] = conditions(c, "large")
     if how == "a reload":
-        c.scheduler.reconfigure(c.scheduler.shared.profiles, Settings(), c.now_s)
+        c.reconfigure(Settings())
     else:
         c.objects["core", "large"] = replace(c.objects["core", "large"], status={"conditions": [said]})
         c.settings = Settings()

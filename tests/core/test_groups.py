@@ -60,12 +60,12 @@ def test_lightweight_labels_are_enough() -> None:
 def test_a_node_label_copied_onto_a_bound_pod_moves_nothing() -> None:
     """kube-apiserver does that to every pod it binds (KEP-4742), so it must cost next to nothing."""
     c = cluster(nodes=2).submit(gang("a", pods=2, gpus=8)).run()
-    held = dict(c.scheduler.shared.cache.pods)
+    held = c.pod_infos()
     for name in ("a-0", "a-1"):
         meta = c.pod(name).metadata
         labels = {**(meta.labels or {}), "topology.kubernetes.io/zone": "z"}
         c.update(c.pod(name), metadata=replace(meta, labels=labels))
-    assert all(c.scheduler.shared.cache.pods[uid] is info for uid, info in held.items())
+    assert all(c.pod_infos()[uid] is info for uid, info in held.items())
     assert c.placed("a", on=2)
     c.five_more_turns_change_nothing()
 
@@ -91,7 +91,7 @@ def test_groups_are_per_namespace() -> None:
     c = cluster().submit(gang("a", pods=1, min_members=2))
     c.submit(make_pod("a-9", group="a", min_members=2, namespace="other")).run()
     assert c.untouched("a")
-    assert len(c.scheduler.shared.groups) == 2
+    assert len(c.groups()) == 2
 
 
 def test_a_condition_is_not_written_again_when_nothing_changed() -> None:
@@ -353,7 +353,7 @@ def test_a_follower_forgets_groups_whose_pods_are_gone() -> None:
         c.update(c.pod(f"g{i}-0"), spec=replace(c.pod(f"g{i}-0").spec, node_name="n0"))
         c.delete(f"g{i}-0", f"g{i}-1", f"p{i}")
     c.submit(gang("still", pods=2))
-    assert [str(key) for key in c.scheduler.shared.groups] == ["d/still"]
+    assert c.group_names() == ["d/still"]
     assert not c.scheduler.shared.marked_groups
     c.tell(ev.LeadershipGained()).run()
     assert c.placed("still")

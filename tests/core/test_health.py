@@ -321,7 +321,7 @@ def test_a_gang_that_waits_for_victims_keeps_no_room_once_it_is_evicted_itself()
     fail(c, *range(4))
     c.wait(6.0)
     assert c.state("a") == "unwinding"
-    assert not c.scheduler.shared.cache.nominated
+    assert not c.nominated()
     c.delete("low").run()
     c.submit(make_pod("other", gpus=4)).run()
     assert c.pod("other").spec.node_name

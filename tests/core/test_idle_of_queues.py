@@ -11,8 +11,8 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.lab.sim.objects import make_pod
 from gangsched.model.dialects.numbers import GROUPS_KEY
 from gangsched.model.walltime import WALLTIME_KEY
-from tests.core.queued import GPU, book, pods, queued, reconfigured
-from tests.core.test_claims import claims
+from tests.core.queued import GPU, pods, queued, reconfigured
+from tests.support.inside import Inside
 from tests.support.scenario import Cluster, gang, with_annotations
 
 HALF_LIFE_S = 3600.0
@@ -46,14 +46,12 @@ def had(part: float, for_s: float) -> float:
 
 
 def lately(scheduler: Scheduler, queue: str, now_s: float) -> float:
-    found = scheduler.shared.queue_book
-    assert found is not None
-    return found.decayed(queue, now_s)
+    return Inside(scheduler).queue_book().decayed(queue, now_s)
 
 
 def idle(c: Cluster) -> dict[str, int]:
     """By queue, of those without others below them."""
-    return {name: book(c)._uses[name].idle.get(GPU, 0) for name in ("a", "b")}
+    return {name: c.queue_book()._uses[name].idle.get(GPU, 0) for name in ("a", "b")}
 
 
 def test_what_is_idle_is_charged_to_the_queue_that_the_gang_names_by_now() -> None:
@@ -78,7 +76,7 @@ def test_of_gangs_that_start_together_each_is_charged_to_its_own_queue() -> None
     c.run().submit(with_annotations(pods("c", "passes", gpus=8), {WALLTIME_KEY: "10s"})).run()
     c.delete("passes").run().wait(15.0)
     c.submit(with_annotations(pods("c", "late", gpus=8), {WALLTIME_KEY: "9h"})).run()
-    [kept] = claims(c).all
+    [kept] = c.claims().all
     [whose] = [one.info.pod.metadata.namespace for one in kept.held if one.node_name == "n2"]
     assert idle(c) == {"a": 0, "b": 0, whose: 8}
     c.drop_node("n2")
@@ -101,8 +99,8 @@ def test_a_queue_is_charged_for_the_node_that_its_claim_keeps_idle() -> None:
     grown = had(0.5, c.now_s - before_s)
     assert lately(c.scheduler, "a", c.now_s) == pytest.approx(before * rest + grown, abs=1e-6)
     assert lately(c.scheduler, "top", c.now_s) == pytest.approx(both * rest + 2 * grown, abs=1e-6)
-    assert (book(c).dominant("a"), book(c).dominant("b")) == (0.0, 0.5), "it holds nothing"
-    assert not book(c).used("a")
+    assert (c.queue_book().dominant("a"), c.queue_book().dominant("b")) == (0.0, 0.5), "it holds nothing"
+    assert not c.queue_book().used("a")
 
 
 def test_room_that_somebody_fills_meanwhile_is_not_idle() -> None:
@@ -133,9 +131,9 @@ def test_it_ends_with_the_claim_and_with_the_setting() -> None:
 def test_a_claim_whose_members_are_all_gone_is_charged_to_nobody() -> None:
     """For a moment it stands without any."""
     c = claimed()
-    (one,) = claims(c).all
+    (one,) = c.claims().all
     one.held = ()
-    idle = IdleOfQueues(c.scheduler.shared.cache.view)
+    idle = IdleOfQueues(c.view())
     before_s, before = c.now_s, lately(c.scheduler, "a", c.now_s)
-    idle.charge(book(c), [one], 1, before_s)
-    assert book(c).decayed("a", before_s + HALF_LIFE_S) == pytest.approx(before / 2, abs=1e-6)
+    idle.charge(c.queue_book(), [one], 1, before_s)
+    assert c.queue_book().decayed("a", before_s + HALF_LIFE_S) == pytest.approx(before / 2, abs=1e-6)

@@ -9,6 +9,7 @@ import pytest
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.turns.invariants import Recount, find_broken
 from gangsched.core.types.group import GroupState, MemberState, PodInfo
+from tests.support.inside import Inside
 from tests.support.scenario import Cluster, cluster, gang
 
 GPU = "nvidia.com/gpu"
@@ -26,7 +27,7 @@ def running() -> Cluster:
 
 
 def _info(scheduler: Scheduler, name: str) -> PodInfo:
-    return next(one for one in scheduler.shared.cache.pods.values() if one.pod.metadata.name == name)
+    return Inside(scheduler).pod_info(name)
 
 
 def _owned_twice(scheduler: Scheduler) -> None:
@@ -43,11 +44,11 @@ def _on_a_row_without_a_node(scheduler: Scheduler) -> None:
 
 
 def _used(scheduler: Scheduler) -> None:
-    scheduler.shared.cache.nodes.free[0, 1] += 1
+    Inside(scheduler).node_table().free[0, 1] += 1
 
 
 def _padded(scheduler: Scheduler) -> None:
-    scheduler.shared.cache.nodes.padding[0, 0] += 1
+    Inside(scheduler).node_table().padding[0, 0] += 1
 
 
 def _by_node(scheduler: Scheduler) -> None:
@@ -59,7 +60,7 @@ def _priority(scheduler: Scheduler) -> None:
 
 
 def _ledger(scheduler: Scheduler) -> None:
-    scheduler.shared.cache.ledger.columns[GPU].at[0].held.popitem()
+    Inside(scheduler).ledger().columns[GPU].at[0].held.popitem()
 
 
 def _ledger_of_a_pod_on_the_node(scheduler: Scheduler) -> None:

@@ -11,7 +11,7 @@ from gangsched.core.explaining.explain import explain
 from gangsched.lab.sim.objects import make_node
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
-from gangsched.model.pod_group import GANG_KEY, START_KEY, GroupKey
+from gangsched.model.pod_group import GANG_KEY, START_KEY
 from tests.core.queued import pods, queued, reconfigured, started
 from tests.support.scenario import Cluster, gang, with_annotations
 
@@ -45,8 +45,7 @@ def passed_by(c: Cluster) -> int:
 
 
 def why(c: Cluster, name: str) -> str:
-    [group] = [one for one in c.scheduler.shared.groups.values() if one.key.name == name]
-    return group.message
+    return c.group(name).message
 
 
 @pytest.mark.parametrize("ours", [HARD, SHADOW], ids=["hard", "shadow"])
@@ -184,7 +183,7 @@ def test_a_gang_that_never_fits_below_its_limit_holds_nobody_up() -> None:
     c.submit(gang("wide", pods=5, namespace="a")).run().wait(1.0)
     come_and_go(c, 12)
     assert passed_by(c) >= 4
-    assert GroupKey("gangsched", "a", "wide") in c.scheduler.shared.groups
+    assert "a/wide" in c.group_names()
 
 
 def test_nor_does_one_that_never_fits_below_its_own_while_one_above_it_has_no_room() -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gangsched.lab.sim.objects import RACK, make_node
 from gangsched.model.walltime import WALLTIME_KEY
-from tests.core.test_claims import bounded, claim, lone
+from tests.core.test_claims import bounded, lone
 from tests.support.scenario import Cluster, gang, with_annotations
 
 
@@ -37,7 +37,7 @@ def half_taken(*, gpus: int = 1) -> Cluster:
         c.submit(on(lone(f"holds-{node}", 4, "600s"), node)).run()
     c.submit(walled(gang("large", pods=12 // gpus, gpus=gpus), "1h")).run()
     c.submit(lone("asks", 4, "2h")).run()
-    assert claim(c, "large").start_s == 601.0
+    assert c.claim("large").start_s == 601.0
     return c
 
 
@@ -68,7 +68,7 @@ def test_what_pods_without_a_stated_end_may_leave_is_not_given_away() -> None:
     c.submit(walled(gang("large", pods=12, gpus=1), "1h")).run()
     c.submit(lone("passes", 1, "2h")).run().delete("passes").run()
     c.submit(lone("asks", 4, "2h")).run()
-    assert not claim(c, "large").is_promise
+    assert not c.claim("large").is_promise
     assert not c.pod("asks").spec.node_name
     c.submit(lone("fits-beside", 4, "500s")).run()
     assert c.pod("fits-beside").spec.node_name == "n0"
@@ -86,7 +86,7 @@ def test_a_claim_takes_nodes_that_become_free_before_nodes_that_are() -> None:
     c.submit(on(lone("holds-0", 8, "600s"), "n0")).run().submit(on(lone("holds-1", 8, "600s"), "n1")).run()
     c.submit(walled(gang("large", pods=2, gpus=8), "1h")).run()
     c.submit(lone("asks", 8, "2h")).run()
-    assert sorted(claim(c, "large").nodes) == ["n0", "n1"]
+    assert sorted(c.claim("large").nodes) == ["n0", "n1"]
     assert c.pod("asks").spec.node_name == "n2"
 
 
@@ -96,15 +96,15 @@ def test_a_claim_leaves_free_room_once_others_that_run_end_in_time() -> None:
         c.submit(on(lone(f"holds-{node}", 8, walltime), node)).run()
     c.submit(walled(gang("large", pods=3, gpus=8), "1h")).run()
     c.submit(lone("asks", 8, "2h")).run()
-    assert sorted(claim(c, "large").nodes) == ["n0", "n1", "n2"]
+    assert sorted(c.claim("large").nodes) == ["n0", "n1", "n2"]
     assert not c.pod("asks").spec.node_name
     c.delete("asks", "holds-n3").run()
     c.submit(on(lone("fills", 8, "300s"), "n3")).run()
     assert c.pod("fills").spec.node_name == "n3"
     c.submit(on(lone("asks-again", 8, "2h"), "n2")).run()
     assert c.pod("asks-again").spec.node_name == "n2", "the claim moves to n3, which is free in time"
-    assert sorted(claim(c, "large").nodes) == ["n0", "n1", "n3"]
-    assert claim(c, "large").start_s == 601.0
+    assert sorted(c.claim("large").nodes) == ["n0", "n1", "n3"]
+    assert c.claim("large").start_s == 601.0
 
 
 def test_a_claim_that_comes_later_as_one_before_it_does_names_that_ones_cause() -> None:
@@ -115,11 +115,11 @@ def test_a_claim_that_comes_later_as_one_before_it_does_names_that_ones_cause() 
     c.submit(lone("before", 8, "10s")).run()
     c.delete("before").run()
     c.submit(lone("asks", 8, "2h")).run().submit(lone("fills", 8, "300s")).run()
-    assert (claim(c, "first").start_s, claim(c, "second").start_s) == (601.0, 4201.0)
+    assert (c.claim("first").start_s, c.claim("second").start_s) == (601.0, 4201.0)
     c.wait(700.0)
-    assert claim(c, "first").because == "overrun"
-    assert claim(c, "second").start_s > 4201.0
-    assert claim(c, "second").because == "overrun"
+    assert c.claim("first").because == "overrun"
+    assert c.claim("second").start_s > 4201.0
+    assert c.claim("second").because == "overrun"
 
 
 @pytest.mark.parametrize("kept", ["n0", "n1", "n2", "n3"])
@@ -134,7 +134,7 @@ def test_a_gang_that_starts_before_its_claim_goes_where_it_makes_no_promised_sta
         c.submit(walled(unit, "1h")).run()
         for k in range(2):
             c.submit(on(lone(f"passes-{k}", 1, "10s"), kept)).run().delete(f"passes-{k}").run()
-    assert claim(c, "near").is_promise
+    assert c.claim("near").is_promise
     c.wait(100.0).delete(*(f"holds-{node}" for node in nodes[:4])).run()
     assert c.placed("wide", on=3)
     c.wait(1000.0).delete("holds-n4").run()

@@ -16,7 +16,7 @@ from gangsched.model import events as ev
 from gangsched.model.effects import DeletePod, EvictPod
 from gangsched.model.objects import OwnerReference, Pod
 from gangsched.model.owners import OWNER_KINDS, OwnerName
-from tests.core.queued import GPU, book, queued, reconfigured
+from tests.core.queued import GPU, queued, reconfigured
 from tests.support.scenario import Cluster, gang
 
 LIMIT = 4
@@ -210,7 +210,7 @@ def test_explain_counts_what_does_not_pass() -> None:
     c = told(queued(PASSES, nodes=3), workload(gpus="8", n=8))
     settled(c.submit([*jobs(), *plain(5)]))
     [waits] = [pod for pod in c.pods.values() if not pod.spec.node_name]
-    info = c.scheduler.shared.cache.pods[waits.metadata.uid]
+    info = c.pod_info(waits.metadata.name)
     assert info.group is not None
     said = explain(c.scheduler, info.group, c.now_s).answer
     assert "Queue tenant is at its limit: 4 of 4 nvidia.com/gpu are used, and it needs 1, 1 too many." in said
@@ -275,7 +275,7 @@ def test_use_never_exceeds_the_limits_and_what_is_admitted_whatever_is_written(s
             n += 2
         c.run()
         top = sum(admitted.values())
-        used = {name: book(c).used(name).get(GPU, 0) for name in ("all", "tenant", "second")}
+        used = {name: c.queue_book().used(name).get(GPU, 0) for name in ("all", "tenant", "second")}
         assert used["second"] <= 2, f"{seed=}"
         assert used["tenant"] <= LIMIT + top, f"{seed=}"
         assert used["all"] <= LIMIT + 2 + top, f"{seed=}"

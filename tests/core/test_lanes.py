@@ -20,6 +20,7 @@ from gangsched.lab.sim.objects import make_node
 from gangsched.model.effects import BindPod
 from gangsched.model.objects import Node, Pod
 from gangsched.model.stated.load import LOAD_KEY
+from tests.support.inside import Inside
 from tests.support.scenario import Cluster, gang
 
 GPU = "nvidia.com/gpu"
@@ -59,7 +60,7 @@ def sorted_by(sort: Any, *, nodes: int = 1) -> Cluster:
         made = make_scheduler(settings)
         profiles = {
             name: Profile(name, replace(one.points, queue_sort=sort))
-            for name, one in made.shared.profiles.items()
+            for name, one in Inside(made).profiles().items()
         }
         return Scheduler(profiles, settings, node_capacity=4)
 
@@ -169,8 +170,7 @@ def test_a_lane_whose_key_fails_goes_last_and_its_plugin_is_named() -> None:
     c = sorted_by(Fails())
     c.submit(of("a", "a0"), of("b", "b0")).run()
     assert [bind.name for bind in binds(c)] == ["b0-0", "a0-0"]
-    counters = c.scheduler.shared.counters
-    assert counters["plugin_errors/ByShare/QueueSort"]
+    assert c.count("plugin_errors/ByShare/QueueSort")
 
 
 def test_a_group_that_leaves_the_line_leaves_its_lane() -> None:
@@ -188,8 +188,7 @@ def test_a_group_that_leaves_the_line_leaves_its_lane() -> None:
 def test_the_view_counts_what_pods_hold_and_forgets_nodes_that_go() -> None:
     c = sorted_by(ByShare(), nodes=2)
     c.submit(of("a", "a0", gpus=3), of("b", "b0", pods=2, gpus=2)).run()
-    view = c.scheduler.shared.queue_view
-    assert view is not None
+    view = c.queue_view()
     assert (view.used("a")[GPU], view.used("b")[GPU], view.used("c").get(GPU)) == (3, 4, None)
     assert (view.totals()[GPU], view.largest()[GPU]) == (16, 8)
     assert view.dominant_share("b", GPU) == 0.25
@@ -201,8 +200,8 @@ def test_the_view_counts_what_pods_hold_and_forgets_nodes_that_go() -> None:
 def test_another_queue_sort_takes_over_those_in_line() -> None:
     c = sorted_by(ByShare())
     c.submit(of("a", "a0"), of("a", "a1"), of("b", "b0"))
-    plain = make_scheduler(c.settings).shared.profiles
-    c._done(c.scheduler.reconfigure(plain, c.settings, c.now_s)[0])
+    plain = Inside(make_scheduler(c.settings)).profiles()
+    c.reconfigure(c.settings, plain)
     assert c.scheduler.shared.queue.lanes is None
     assert c.scheduler.shared.queue_view is None
     c.run()
@@ -231,8 +230,7 @@ def test_an_order_may_go_by_what_agents_measure_while_their_reports_are_fresh() 
     c.node(loaded("c", 0.3, 0.0))
     c.submit(of("batch", "b0"), of("web", "w0")).run()
     assert [bind.name for bind in binds(c)] == ["w0-0", "b0-0"], "0.7 on average"
-    view = c.scheduler.shared.queue_view
-    assert view is not None
+    view = c.queue_view()
     assert view.measured_load("cpu") == pytest.approx(0.7)
     assert view.measured_load("disk") == 0.0
     c.node(loaded("a", 0.2, 5.0)).node(loaded("b", 0.2, 5.0))

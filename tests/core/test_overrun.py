@@ -9,7 +9,7 @@ from gangsched.config.queueing import QueueingSettings
 from gangsched.lab.sim.objects import make_pod
 from gangsched.lab.sim.world.actors import reborn
 from gangsched.model.walltime import WALLTIME_KEY
-from tests.core.test_claims import claims, evicted, lone
+from tests.core.test_claims import evicted, lone
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 
@@ -25,7 +25,7 @@ def waiting(*holders: tuple[str, int], asks: int, priority: int = 0, room: int =
     c.run().submit(gang("large", pods=1, gpus=asks)).run()
     c.submit(lone("before", 1, "10s")).run()
     c.delete("before").run().submit(lone("passes", 1, "2h")).run()
-    assert claims(c).all[0].start_s == 601.0
+    assert c.claims().all[0].start_s == 601.0
     return c
 
 
@@ -61,7 +61,7 @@ def test_a_promise_that_is_late_as_its_victims_take_their_time_is_late_because_t
     assert evicted(c) == ["a"]
     c.delete("a").run().wait(2.0)
     assert c.placed("large")
-    assert claims(c).promises == {"overrun": 1}
+    assert c.claims().promises == {"overrun": 1}
 
 
 def test_nobody_goes_while_what_is_going_already_leaves_enough_room() -> None:
@@ -98,7 +98,7 @@ def test_of_a_gang_what_came_later_stays_if_it_is_enough(needs: int, go: list[st
     c.delete("e-1").submit(reborn(late, "r1", c.now_s)).run().submit(gang("large", pods=1, gpus=8)).run()
     c.submit(lone("before", 1, "10s")).run()
     c.delete("before").run().submit(lone("passes", 1, "2h")).run()
-    assert claims(c).all[0].start_s == 601.0
+    assert c.claims().all[0].start_s == 601.0
     c.wait(250.0)
     assert evicted(c) == go
     assert c.placed("large")

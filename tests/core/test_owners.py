@@ -252,7 +252,7 @@ def test_an_explicit_group_always_wins() -> None:
     ]
     c.submit(with_annotations(pods, {MIN_MEMBERS_KEY: "2"})).run()
     assert n_bound(c) == 2
-    assert [key.name for key in c.scheduler.shared.groups] == ["mine"]
+    assert c.group_names() == ["d/mine"]
 
 
 def in_core_group(pods: list[Pod], name: str) -> list[Pod]:
@@ -380,7 +380,7 @@ def test_a_leader_that_starts_alone_says_that_no_room_is_kept_for_its_workers(*,
     assert n_bound(c) == 2
     (told,) = [one.message for one in c.all(ef.RecordEvent) if one.reason == "NotOneGang"]
     assert "its leader is started alone, and no room is kept for its workers (3), which may find none" in told
-    group = next(iter(c.scheduler.shared.groups.values()))
+    group = c.groups()[0]
     answer = explain(c.scheduler, group, c.now_s).answer
     assert answer.startswith("It has started: 1 of 1 members are bound.")
     assert "LeaderWorkerSet d/a: its leader is started alone" in answer
@@ -757,7 +757,7 @@ def test_another_configuration_takes_effect_on_what_waits() -> None:
     c.tell(ev.OwnerPut(made.owner(made.job_set("a", ROLES))))
     c.submit(made.decoded(made.job_set_pods("a", ROLES))[:2]).run()
     assert n_bound(c) == 0
-    reconfigured(c, dict(c.scheduler.shared.profiles), Settings())
+    reconfigured(c, dict(c.profiles()), Settings())
     assert n_bound(c) == 2
 
 

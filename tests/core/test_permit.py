@@ -229,7 +229,7 @@ def test_a_waiting_gang_whose_object_is_deleted_goes_back() -> None:
 def test_a_waiting_gang_whose_members_are_all_deleted_is_gone() -> None:
     c = cluster().submit(together("a", "b")).run().delete("a-0", "a-1")
     assert c.scheduler.statistics()["reservations"] == 0
-    assert not c.scheduler.shared.groups
+    assert not c.groups()
 
 
 def test_a_started_gang_whose_last_waiting_member_goes_waits_no_more() -> None:
@@ -243,4 +243,4 @@ def test_a_started_gang_whose_last_waiting_member_goes_waits_no_more() -> None:
     assert c.state("train") == "waiting"
     c.delete(more.metadata.name).run()
     assert c.state("train") == "bound"
-    assert not c.scheduler.shared.cache.nominated
+    assert not c.nominated()

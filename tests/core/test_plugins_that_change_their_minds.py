@@ -194,9 +194,9 @@ def test_everybody_starts_once_they_agree(seed: int) -> None:
     for _ in range(120):
         weather.step()
     weather.calm()
-    shared = weather.cluster.scheduler.shared
-    assert [told for group in shared.groups.values() if (told := _unrest(group))] == []
-    assert shared.claims is None or shared.claims.all == []
+    c = weather.cluster
+    assert [unrest for group in c.groups() if (unrest := _unrest(group))] == []
+    assert c.scheduler.shared.claims is None or c.claims().all == []
 
 
 def _unrest(group: Group) -> str:

@@ -123,10 +123,9 @@ def test_a_plugin_that_reads_owners_is_called_for_pods_that_have_one() -> None:
 
 def test_equal_members_of_many_gangs_are_one_problem() -> None:
     c = cluster().submit(*(gang(name, pods=2) for name in ("a", "b", "c")))
-    infos = c.scheduler.shared.cache.pods.values()
-    assert len({info.template.serial for info in infos}) == 1
+    assert len({info.template.serial for info in c.pod_infos().values()}) == 1
     port = ContainerPort(host_port=80)
     other = make_pod("d-0")
     (container,) = other.spec.containers
     c.submit(replace(other, spec=replace(other.spec, containers=[replace(container, ports=[port])])))
-    assert len({info.template.serial for info in infos}) == 2
+    assert len({info.template.serial for info in c.pod_infos().values()}) == 2

@@ -18,6 +18,7 @@ from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Condition, Pod, PodStatus
 from tests.core.plugins import with_plugins
+from tests.support.inside import Inside
 from tests.support.scenario import Cluster, gang, with_annotations
 
 GPU = "nvidia.com/gpu"
@@ -180,7 +181,7 @@ def test_a_gang_in_line_moves_when_the_raise_of_a_member_is_edited() -> None:
     c.update(c.pod("b"), metadata=_annotated(c.pod("b"), boost="1"))
     c.run()
     assert started(c) == ["b", "a"]
-    assert c.scheduler.shared.groups
+    assert c.groups()
 
 
 def _annotated(pod: Pod, **annotations: str) -> Any:
@@ -313,10 +314,9 @@ def test_reading_the_configuration_again_asks_again() -> None:
     c = with_plugins(Outside())
     c.hook = lambda hook: Status.unschedulable("no")
     c.submit(make_pod("a")).run()
-    profiles = make_scheduler(c.settings, Outside()).shared.profiles
+    profiles = Inside(make_scheduler(c.settings, Outside())).profiles()
     c.hook = lambda hook: SUCCESS
-    c._done(c.scheduler.reconfigure(profiles, c.settings, c.now_s)[0])
-    c.run()
+    c.reconfigure(c.settings, profiles).run()
     assert asked(c) == ["a", "a"]
     assert started(c) == ["a"]
 

@@ -512,17 +512,17 @@ def test_a_member_that_goes_takes_its_share_with_it() -> None:
     c = slow(singles(cluster(nodes=2), 4), pods=2)
     c.delete("high-0")
     assert c.state("high") == "gathering"
-    assert not c.scheduler.shared.victims
-    assert not c.scheduler.shared.cache.nominated
-    assert not c.scheduler.shared.cache.ledger.claimants
+    assert not c.victims()
+    assert not c.nominated()
+    assert not c.ledger().claimants
     assert nominations(c)["high-1"] == ""
 
 
 def test_a_gang_that_is_deleted_while_it_waits_leaves_nothing() -> None:
     c = slow(singles(cluster(nodes=1), 2))
     c.delete("high-0").delete("low-0", "low-1")
-    assert not c.scheduler.shared.victims
-    assert not c.scheduler.shared.cache.ledger.claimants
+    assert not c.victims()
+    assert not c.ledger().claimants
     c.submit(make_pod("next", gpus=8)).run()
     assert c.pod("next").spec.node_name
 
@@ -545,7 +545,7 @@ def test_a_node_that_goes_breaks_the_promise() -> None:
     c.drop_node("n0").run()
     assert c.state("high") == "unschedulable"
     assert nominations(c) == {"high-0": ""}
-    assert not c.scheduler.shared.victims
+    assert not c.victims()
 
 
 def test_a_device_that_breaks_meanwhile_breaks_the_promise() -> None:
@@ -553,7 +553,7 @@ def test_a_device_that_breaks_meanwhile_breaks_the_promise() -> None:
     c.node(make_node("n0", gpus=8, annotations={"gangsched.io/devices": "{}"}))
     c.node(make_node("n0", gpus=4)).run()
     assert c.state("high") == "unschedulable"
-    assert not c.scheduler.shared.cache.ledger.claimants
+    assert not c.ledger().claimants
 
 
 def test_who_waits_for_kept_room_is_tried_when_the_promise_is_broken() -> None:
@@ -576,8 +576,8 @@ def test_victims_that_do_not_die_end_the_wait_and_everything_is_given_back() -> 
     late = "preemption: its victims did not go in time: d/low-0, d/low-1"
     assert told == [f"gang d/high gives its reservations back: {late}"]
     assert c.state("high") == "unschedulable"
-    assert not c.scheduler.shared.cache.nominated
-    assert not c.scheduler.shared.cache.ledger.claimants
+    assert not c.nominated()
+    assert not c.ledger().claimants
     assert nominations(c) == {"high-0": ""}
 
 
@@ -686,7 +686,7 @@ def test_a_gang_bound_in_part_whose_victims_stay_is_unwound_and_keeps_no_room() 
     c.wait(c.settings.settle_s + 1.0)
     assert c.state("a") == "unwinding"
     assert evicted(c) == ["a-0", "low"]
-    assert not c.scheduler.shared.cache.nominated
+    assert not c.nominated()
     assert nominations(c)["a-1"] == ""
 
 
@@ -717,9 +717,9 @@ def test_it_is_not_tried_again_where_even_that_is_not_enough() -> None:
     c = high_behind_high()
     c.submit(make_pod("high", gpus=1, priority=10)).run()
     assert c.pod("high").spec.node_name
-    n_before = c.scheduler.shared.counters["preemption_attempts"]
+    n_before = c.count("preemption_attempts")
     c.delete("first-1").run().wait(15.0)
-    assert c.scheduler.shared.counters["preemption_attempts"] == n_before
+    assert c.count("preemption_attempts") == n_before
     assert c.placed("low")
 
 
@@ -751,7 +751,7 @@ def test_a_victim_that_is_put_into_another_group_is_waited_for() -> None:
     c.submit(make_pod("high", gpus=8, priority=10)).run()
     [other] = gang("other", pods=1)
     c.update(c.pod("low-0"), metadata=replace(c.pod("low-0").metadata, labels=other.metadata.labels)).run()
-    assert [str(group.key) for group in c.scheduler.shared.groups.values()] == ["d/high", "d/other"]
+    assert c.group_names() == ["d/high", "d/other"]
     assert c.state("high") == "waiting"
     assert c.delete("low-0").run().pod("high").spec.node_name
 

@@ -13,7 +13,7 @@ def told(namespace: str, queue: str) -> tuple[Cluster, Explanation]:
         " {name: production, namespaces: ['a*']}]}]"
     )
     c.submit(pods(namespace, "p", annotations={"gangsched.io/queue": queue})).run()
-    [group] = c.scheduler.shared.groups.values()
+    [group] = c.groups()
     return c, explain(c.scheduler, group, c.now_s)
 
 
@@ -55,7 +55,7 @@ def test_a_gang_of_two_queues_is_told_of_the_one_that_is_at_its_limit() -> None:
         own = {"gangsched.io/queue": name}
         c.submit(pods("a", f"train-{name}", group="train", min_members=2, annotations=own))
     c.run()
-    [group] = [one for one in c.scheduler.shared.groups.values() if one.is_gang]
+    [group] = [one for one in c.groups() if one.is_gang]
     assert group.message == "Fairness: queue small: 2 of 2 nvidia.com/gpu used, needs 1"
     assert explain(c.scheduler, group, c.now_s).answer.startswith(
         "Queue small is at its limit: 2 of 2 nvidia.com/gpu are used, and it needs 1, 1 too many."

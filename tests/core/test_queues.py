@@ -15,7 +15,7 @@ from gangsched.model.effects import BindPod
 from gangsched.model.objects import CustomObject
 from gangsched.model.pod_group import COSCHEDULING_LABEL, STARTED_IN_KEY
 from gangsched.model.walltime import WALLTIME_KEY
-from tests.core.queued import GPU, book, pods, queued, reconfigured, started
+from tests.core.queued import GPU, pods, queued, reconfigured, started
 from tests.support.scenario import Cluster, gang, with_annotations
 
 TWO = """
@@ -44,12 +44,11 @@ queues:
 
 
 def why(c: Cluster, name: str) -> str:
-    [group] = [one for one in c.scheduler.shared.groups.values() if one.key.name == name]
-    return group.message
+    return c.group(name).message
 
 
 def held(c: Cluster, queue: str) -> int:
-    return book(c).used(queue).get(GPU, 0)
+    return c.queue_book().used(queue).get(GPU, 0)
 
 
 # -- whose turn it is ------------------------------------------------------------------------------------
@@ -231,7 +230,7 @@ def test_of_a_long_name_of_a_queue_only_the_begin_is_kept_and_shown() -> None:
     """Such an answer is kept when its pod has gone: thousands of them were gigabytes."""
     c = queued("queues: [{name: a, namespaces: [a]}]")
     wanted = {QUEUE_KEY: "x" * 200_000}
-    tree = book(c).tree
+    tree = c.queue_book().tree
     chosen = tree.choice(make_pod("p", namespace="a", annotations=wanted))
     assert chosen.queue == "a"
     assert (
@@ -365,9 +364,9 @@ def test_a_pod_picks_among_the_queues_that_list_its_namespace(
     )
     annotations = {"gangsched.io/queue": wanted} if wanted else {}
     pod = make_pod("p", namespace=namespace, annotations=annotations)
-    assert book(c).tree.choice(pod) == (queue, problem)
+    assert c.queue_book().tree.choice(pod) == (queue, problem)
     labels = {"gangsched.io/queue": wanted} if wanted else {}
-    assert book(c).tree.choice(make_pod("p", namespace=namespace, labels=labels)) == (queue, problem)
+    assert c.queue_book().tree.choice(make_pod("p", namespace=namespace, labels=labels)) == (queue, problem)
 
 
 def test_other_systems_labels_count_only_where_they_are_read() -> None:
@@ -379,9 +378,9 @@ def test_other_systems_labels_count_only_where_they_are_read() -> None:
     ]
     for labels in others:
         pod = make_pod("p", namespace="x", labels=labels)
-        assert book(queued(text)).tree.choice(pod).queue == "one"
+        assert queued(text).queue_book().tree.choice(pod).queue == "one"
         read = queued("fairness: {otherQueues: read}\n" + text)
-        assert book(read).tree.choice(pod).queue == "two"
+        assert read.queue_book().tree.choice(pod).queue == "two"
 
 
 def test_a_pod_that_names_a_foreign_queue_waits_until_it_is_edited() -> None:
@@ -423,9 +422,8 @@ def test_a_waiting_gang_that_names_another_queue_has_the_bound_of_that_queue() -
         "name: two,", "name: two, bound: 3,"
     )
     c = queued(ours).submit(pods("x", "holds", gpus=1)).run().submit(pods("x", "large", gpus=8)).run()
-    [large] = [one for one in c.scheduler.shared.groups.values() if one.key.name.endswith("large")]
-    counted = c.scheduler.shared.queue.bypasses
-    assert counted is not None
+    large = c.group("large")
+    counted = c.bypasses()
     found = counted.count(large)
     assert found is not None
     assert found.bound == 7
@@ -446,8 +444,7 @@ def test_a_gang_that_comes_to_a_queue_without_a_bound_has_one_by_how_many_run_th
     for k in range(10):
         c.submit(pods("x", f"runs-{k}"))
     c.run().wait(3600.0)
-    counted = c.scheduler.shared.queue.bypasses
-    assert counted is not None
+    counted = c.bypasses()
     relabelled(c, "large", "two").run().submit(pods("x", "passes")).run()
     found = counted.count(c.group("large"))
     assert found is not None
@@ -495,10 +492,10 @@ def test_another_tree_takes_over_without_losing_anybody() -> None:
     c.submit(pods("nlp", "runs", gpus=4)).run().submit(pods("cv", "waits", gpus=4)).run()
     assert started(c) == ["runs"]
     c.wait(3600.0)
-    decayed = book(c).decayed("research", c.now_s)
+    decayed = c.queue_book().decayed("research", c.now_s)
     assert decayed > 0
     reconfigured(c, LIMITED.replace("gpu: 6", "gpu: 8"))
-    assert book(c).decayed("research", c.now_s) == pytest.approx(decayed)
+    assert c.queue_book().decayed("research", c.now_s) == pytest.approx(decayed)
     assert (held(c, "research"), held(c, "nlp")) == (4, 4)
     c.run().wait(30.0)
     assert sorted(started(c)) == ["runs", "waits"]
@@ -515,8 +512,7 @@ def test_guarantees_beyond_the_cluster_are_scaled_down() -> None:
         "- {name: a, guaranteed: {nvidia.com/gpu: 12}, namespaces: [a]}\n"
         "- {name: b, guaranteed: {nvidia.com/gpu: 4}, namespaces: [b]}\n"
     )
-    view = c.scheduler.shared.queue_view
-    assert view is not None
+    view = c.queue_view()
     assert view.queues is not None
     assert (view.queues.guaranteed("a"), view.queues.guaranteed("b")) == ({GPU: 6}, {GPU: 2})
     c.node(make_node("n1", gpus=8))
@@ -536,26 +532,26 @@ def test_what_a_queue_has_held_lately_survives_the_process() -> None:
     """A process that ends, one that begins, and one that has followed for long: all come to the same."""
     c = queued(TWO + "\n", nodes=2, gpus=8)
     c.submit(pods("a", "p", gpus=8)).run().wait(3600.0)
-    before = book(c).all_decayed(c.now_s)
+    before = c.queue_book().all_decayed(c.now_s)
     assert before["a"] > before["b"] == 0.0
     written_s = c.now_s
     c.wait(100.0)
-    truth = book(c).decayed("a", c.now_s)
+    truth = c.queue_book().decayed("a", c.now_s)
     c.tell(ev.QueueUsageRead(before, c.now_s - written_s))
-    assert book(c).decayed("a", c.now_s) == pytest.approx(truth), "it has counted all along"
+    assert c.queue_book().decayed("a", c.now_s) == pytest.approx(truth), "it has counted all along"
     c.restart()
-    assert book(c).decayed("a", c.now_s) == 0.0
+    assert c.queue_book().decayed("a", c.now_s) == 0.0
     c.tell(ev.QueueUsageRead({**before, "gone": 0.5}, c.now_s - written_s))
     lost_s = 100.0  # nobody counted meanwhile
-    assert book(c).decayed("a", c.now_s) == pytest.approx(before["a"] * 2 ** (-lost_s / 86_400.0))
+    assert c.queue_book().decayed("a", c.now_s) == pytest.approx(before["a"] * 2 ** (-lost_s / 86_400.0))
     c.wait(3600.0)
-    assert book(c).decayed("a", c.now_s) > before["a"]
+    assert c.queue_book().decayed("a", c.now_s) > before["a"]
 
 
 def test_explain_says_which_queue_is_at_its_limit_by_how_much_and_who_holds_it() -> None:
     c = queued(LIMITED, nodes=2)
     c.submit(pods("nlp", "one", gpus=4)).run().submit(gang("wide", pods=4, namespace="cv")).run()
-    [group] = [one for one in c.scheduler.shared.groups.values() if one.key.name == "wide"]
+    group = c.group("wide")
     told = explain(c.scheduler, group, c.now_s)
     assert told.answer == (
         "Queue research is at its limit: 4 of 6 nvidia.com/gpu are used, and it needs 4, 2 too many."
@@ -563,5 +559,5 @@ def test_explain_says_which_queue_is_at_its_limit_by_how_much_and_who_holds_it()
     )
     assert told.cures == ("Wait until 2 nvidia.com/gpu of queue research are free, or raise its limit.",)
     c.submit(pods("cv", "too-wide", gpus=5)).run()
-    [group] = [one for one in c.scheduler.shared.groups.values() if one.key.name.endswith("too-wide")]
+    group = c.group("too-wide")
     assert "it never starts" in explain(c.scheduler, group, c.now_s).cures[0]

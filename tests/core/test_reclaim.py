@@ -14,7 +14,7 @@ from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model.effects import DeletePod, Effect, EvictPod
 from gangsched.model.objects import Pod
 from gangsched.model.text.printable import clean
-from tests.core.queued import GPU, book, pods, queued, reconfigured
+from tests.core.queued import GPU, pods, queued, reconfigured
 from tests.core.test_dialects import n_bound, tasks
 from tests.core.test_queues import held, why
 from tests.support.scenario import Cluster, gang
@@ -458,7 +458,7 @@ class Watched(Cluster):
 
     def _judge(self, namespace: str, lost: list[EvictPod | DeletePod]) -> None:
         """No queue at or below its guarantee loses anything, and none above it comes below."""
-        tree = book(self).tree
+        tree = self.queue_book().tree
         own = tree.paths[_leaf(self, namespace)]
         used: Counter[str] = Counter()
         for pod in self.pods.values():
@@ -476,7 +476,7 @@ class Watched(Cluster):
 
 
 def _leaf(c: Cluster, namespace: str) -> str:
-    return book(c).tree.choice(make_pod("x", namespace=namespace)).queue
+    return c.queue_book().tree.choice(make_pod("x", namespace=namespace)).queue
 
 
 def _gpus(pod: Pod) -> int:
@@ -544,9 +544,9 @@ class Storm:
 
     def _within_limits(self) -> None:
         """At rest no gang is bound in part, which may be completed beyond a limit."""
-        for name, queue in book(self.c).tree.queues.items():
+        for name, queue in self.c.queue_book().tree.queues.items():
             limit = queue.limit.get(GPU)
-            assert limit is None or book(self.c).used(name).get(GPU, 0) <= limit, (self.seed, name)
+            assert limit is None or self.c.queue_book().used(name).get(GPU, 0) <= limit, (self.seed, name)
 
     def _renew(self) -> None:
         """Those that are to go are gone, and come again."""
@@ -566,7 +566,7 @@ def test_what_is_guaranteed_and_asked_for_is_held_at_rest(*, limited: bool) -> N
     for seed in range(25):
         storm = Storm(seed, only_ones=True, limited=limited)
         storm.run()
-        there = book(storm.c)
+        there = storm.c.queue_book()
         for pod in storm.c.pods.values():
             if not pod.spec.node_name:
                 queue = _leaf(storm.c, pod.metadata.namespace)

@@ -38,11 +38,9 @@ DEFAULT = "profiles: [{schedulerName: gangsched}]"
 
 
 def reconfigured(c: Cluster, profiles: dict[str, Profile], settings: Settings | None = None) -> Cluster:
-    """The configuration is in effect; kinds that it watches besides are told of as missing."""
+    """The configuration is in effect; further kinds that it watches are reported missing."""
     assert not c.scheduler.unfinished(profiles)
-    effects, more = c.scheduler.reconfigure(profiles, settings or c.settings, c.now_s)
-    c._done(effects)
-    return c.tell(*(ev.KindMissing(kind) for kind in more)).run()
+    return c.reconfigure(settings or c.settings, profiles).run()
 
 
 def with_own(profiles: dict[str, Profile], **points: Any) -> dict[str, Profile]:
@@ -121,7 +119,7 @@ def test_a_profile_that_goes_gives_back_what_its_gangs_hold_and_leaves_its_pods_
     other = with_own(profiles_of("profiles: [{schedulerName: other}]"))
     reconfigured(c, other)
     assert c.scheduler.statistics()["reservations"] == 0
-    assert not c.scheduler.shared.groups
+    assert not c.groups()
     assert diary[2:] == ["R unreserves a-0,a-1", "R unreserves b-0"]
     c.clear().wait(400.0)
     assert not c.all(ef.BindPod)
@@ -145,10 +143,10 @@ def test_room_that_was_kept_for_a_pod_of_a_profile_that_is_back_is_free() -> Non
     pod = make_pod("p", gpus=8)
     pod = replace(pod, spec=replace(pod.spec, scheduler_name="other"))
     c.submit(replace(pod, status=replace(pod.status, nominated_node_name="n0"))).run()
-    assert [*c.scheduler.shared.cache.nominated] == [pod.metadata.uid]
+    assert [*c.nominated()] == [pod.metadata.uid]
     reconfigured(c, profiles_of("profiles: [{schedulerName: gangsched}, {schedulerName: other}]"))
     c.tell(ev.PodUpdated(c.pod("p"))).run()
-    assert not c.scheduler.shared.cache.nominated
+    assert not c.nominated()
     assert c.pod("p").spec.node_name == "n0"
 
 
@@ -168,7 +166,7 @@ def test_what_is_new_does_not_wait_for_a_profile_that_still_binds_and_that_begin
     c.answer = lambda bind: "hold"
     c.submit(gang("a", pods=2)).run()
     new = profiles_of("profiles: [{schedulerName: other}]")
-    c.scheduler.reconfigure(new, Settings(pod_initial_backoff_s=5.0), c.now_s)
+    c.reconfigure(Settings(pod_initial_backoff_s=5.0), new)
     assert c.scheduler.shared.retiring == {"gangsched"}
     pod = make_pod("theirs")
     c.submit(replace(pod, spec=replace(pod.spec, scheduler_name="other")), make_pod("late")).run()
@@ -183,7 +181,7 @@ def test_what_is_new_does_not_wait_for_a_profile_that_still_binds_and_that_begin
         c.tell(ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(c.commit(bind)))
     reconfigured(c, new)
     assert not c.scheduler.is_retiring
-    assert [str(key) for key in c.scheduler.shared.groups] == ["d/theirs"]
+    assert c.group_names() == ["d/theirs"]
 
 
 def test_a_gang_that_is_bound_in_part_is_bound_whole_by_its_profile_that_goes() -> None:
@@ -192,7 +190,7 @@ def test_a_gang_that_is_bound_in_part_is_bound_whole_by_its_profile_that_goes() 
     c.submit(gang("a", pods=2)).run()
     assert c.group("a").is_half_bound
     new = profiles_of("profiles: [{schedulerName: other}]")
-    c.scheduler.reconfigure(new, c.settings, c.now_s)
+    c.reconfigure(c.settings, new)
     c.answer = lambda bind: "ok"
     c.run().wait(20.0)
     assert c.placed("a")
@@ -240,13 +238,13 @@ def test_a_late_member_of_a_profile_that_goes_is_bound_first() -> None:
     c.submit(of_other(*gang("a", pods=1, first=2, min_members=2))).run()
     [bind] = c.held_binds
     assert [str(group.key) for group in c.scheduler.unfinished(profiles_of(DEFAULT))] == ["d/a"]
-    c._done(c.scheduler.reconfigure(profiles_of(DEFAULT), c.settings, c.now_s)[0])
+    c.reconfigure(c.settings, profiles_of(DEFAULT))
     assert c.scheduler.shared.retiring == {"other"}
     c.tell(ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(c.commit(bind)))
     reconfigured(c, profiles_of(DEFAULT))
     assert not c.scheduler.is_retiring
     assert [info.pod.metadata.name for info in c.group("a").members.values()] == ["a-0", "a-1"]
-    assert c.scheduler.shared.cache.pods[bind.uid].node_name == bind.node
+    assert c.pod_info(bind.name).node_name == bind.node
 
 
 def test_who_comes_after_a_failed_pod_of_another_profile_is_placed_by_its_own() -> None:

@@ -50,10 +50,9 @@ def test_a_refused_pod_is_expected_to_end_when_it_was_before() -> None:
     c.submit(make_pod("bad", gpus=8)).run().wait(100.0)
     [bind] = c.held_binds
     c.tell(ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(c.commit(bind)))
-    shared, uid = c.scheduler.shared, c.pod("bad").metadata.uid
-    before = shared.end_of(shared.cache.pods[uid])
+    before = c.end_s(c.pod_info("bad"))
     refused(c, ev.PodUpdated(c.store(c.pod("bad"))))
-    assert shared.end_of(shared.cache.pods[uid]) == before
+    assert c.end_s(c.pod_info("bad")) == before
 
 
 def test_the_host_port_of_a_refused_pod_is_taken() -> None:
@@ -93,7 +92,7 @@ def test_a_bind_without_an_answer_is_asked_about_until_there_is_one() -> None:
         assert [one.name for one in c.wait(30.0).all(ef.GetPod)] == ["bad"] * n
     c.read("bad").wait(100.0)
     assert len(c.all(ef.GetPod)) == 3
-    assert c.scheduler.shared.unanswered == {}
+    assert c.unanswered() == {}
 
 
 def test_a_refused_pod_that_is_bound_is_not_bound_again_for_a_version_from_before() -> None:
@@ -106,7 +105,7 @@ def test_a_refused_pod_that_is_bound_is_not_bound_again_for_a_version_from_befor
     assert [one.name for one in c.all(ef.BindPod)] == ["bad"]
     c.tell(ev.PodUpdated(c.commit(bind))).run().wait(100.0)
     assert guarded.n_free() == 0
-    assert c.scheduler.shared.unanswered == {}
+    assert c.unanswered() == {}
     assert not c.all(ef.GetPod)
 
 
@@ -129,7 +128,7 @@ def test_a_refused_pod_that_is_bound_is_read_where_the_watch_does_not_tell_of_it
     c.commit(bind)
     c.tell(ev.BindSucceeded(bind.uid, bind.attempt)).wait(31.0).read("bad").run()
     assert (c.state("bad"), guarded.n_free()) == ("bound", 0)
-    assert c.scheduler.shared.unanswered == {}
+    assert c.unanswered() == {}
 
 
 def test_a_refused_pod_whose_bind_has_failed_is_tried_again() -> None:
@@ -178,7 +177,7 @@ def test_nothing_is_asked_about_a_pod_that_is_shown_on_its_node_when_it_is_refus
     c.submit(make_pod("bad", gpus=8)).run()
     [bind] = c.held_binds
     refused(c, ev.PodUpdated(c.commit(bind)))
-    assert c.scheduler.shared.unanswered == {}
+    assert c.unanswered() == {}
     c.tell(ev.BindSucceeded(bind.uid, bind.attempt)).wait(100.0)
     assert not c.all(ef.GetPod)
     assert guarded.n_free() == 0

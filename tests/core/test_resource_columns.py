@@ -110,7 +110,7 @@ def test_a_list_of_thousands_of_resources_is_refused() -> None:
     edge = Edge()
     text = json.dumps({name: [{"id": "x"}] for name in INVENTED})
     edge.show("ADDED", NODE | {"metadata": {**NODE["metadata"], "annotations": {INVENTORY_KEY: text}}})  # type: ignore[dict-item]
-    ledger = edge.c.scheduler.shared.cache.ledger
+    ledger = edge.c.ledger()
     assert list(ledger.columns) == [GPU]  # what it offers is listed with none free
     assert any("lists 5000 resources, at most 64" in one for one in map(str, edge.c.effects))
 
@@ -136,11 +136,11 @@ def test_a_listed_resource_costs_a_few_words_until_a_pod_requests_it() -> None:
 def test_devices_named_by_a_pod_leave_with_it() -> None:
     text = json.dumps({"main": {name: ["x"] for name in INVENTED[:60]}})
     c = cluster(nodes=1)
-    before = dict(c.scheduler.shared.cache.ledger.columns)
+    before = dict(c.ledger().columns)
     c.submit(running("p", text)).run()
-    assert len(c.scheduler.shared.cache.ledger.columns) == len(before) + 60
+    assert len(c.ledger().columns) == len(before) + 60
     c.delete("p")
-    assert c.scheduler.shared.cache.ledger.columns == before
+    assert c.ledger().columns == before
 
 
 def test_an_allocation_of_thousands_of_resources_or_devices_is_refused() -> None:
@@ -150,8 +150,8 @@ def test_an_allocation_of_thousands_of_resources_or_devices_is_refused() -> None
     ):
         c = cluster(nodes=1)
         c.submit(running("p", json.dumps(text))).run()
-        assert list(c.scheduler.shared.cache.ledger.columns) == [GPU]
-        assert not c.scheduler.shared.cache.ledger.holders(0, GPU)
+        assert list(c.ledger().columns) == [GPU]
+        assert not c.ledger().holders(0, GPU)
 
 
 def test_the_same_devices_in_two_containers_are_merged_in_their_order() -> None:

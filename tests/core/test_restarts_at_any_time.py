@@ -11,6 +11,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import GroupState
 from gangsched.model import events as ev
 from tests.core.test_plugins_that_change_their_minds import Weather
+from tests.support.inside import Inside
 from tests.support.scenario import Cluster
 
 GPU = "nvidia.com/gpu"
@@ -32,7 +33,7 @@ def test_another_process_knows_what_the_one_before_did(seed: int) -> None:
 
 def _has_reserved(scheduler: Scheduler) -> bool:
     """What is reserved and not yet bound is in memory alone."""
-    groups = scheduler.shared.groups.values()
+    groups = Inside(scheduler).groups()
     return any(group.n_assumed or group.state in _UNDER_WAY for group in groups)
 
 
@@ -45,14 +46,14 @@ def _from_a_list(c: Cluster) -> Scheduler:
 
 
 def _known(c: Cluster, scheduler: Scheduler) -> dict[str, object]:
-    cache, view = scheduler.shared.cache, scheduler.shared.cache.view
+    inside, view = Inside(scheduler), Inside(scheduler).view()
     known: dict[str, object] = {
-        info.pod.metadata.name: (info.state, info.node_name, info.ids) for info in cache.pods.values()
+        info.pod.metadata.name: (info.state, info.node_name, info.ids) for info in inside.pod_infos().values()
     }
     for name in c.nodes:
         row = view.row_of(name)
         assert row is not None
         columns = range(len(view.table))
         free = dict(zip(view.table.names, view.free_on(columns, row), strict=True))
-        known[name] = (free, view.device_mask(row, GPU), dict(cache.ledger.holders(row, GPU)))
+        known[name] = (free, view.device_mask(row, GPU), dict(inside.ledger().holders(row, GPU)))
     return known

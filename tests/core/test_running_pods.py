@@ -11,21 +11,16 @@ import pytest
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.queueing.running_pods import RunningPods
-from gangsched.core.types.group import PodInfo
 from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model.walltime import WALLTIME_KEY
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
-
-
-def there(c: Cluster) -> list[PodInfo]:
-    return [info for infos in c.scheduler.shared.cache.by_node.values() for info in infos.values()]
 
 
 def asked(c: Cluster, names: list[str]) -> list[tuple[int, float, tuple[int, ...]]]:
     shared = c.scheduler.shared
     assert shared.ends is not None
     found = []
-    for info in there(c):
+    for info in c.infos_on_nodes():
         end_s = shared.ends.end(info, shared.now_s, shared.wall_ahead_s).at_s
         found.append((info.row, end_s, tuple(info.template.requests.get(name, 0) for name in names)))
     return sorted(found)
@@ -77,5 +72,5 @@ def test_they_are_the_same_as_asking_each_pod(seed: int) -> None:
             c.node(make_node(f"more-{step}", gpus=8)).run()
         else:
             c.wait(rng.uniform(1.0, 100.0))
-        resources = sorted({name for info in there(c) for name in info.template.names})
+        resources = sorted({name for info in c.infos_on_nodes() for name in info.template.names})
         assert followed(c, pods, resources) == asked(c, resources), f"seed {seed}, step {step}"

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from gangsched.core.cache.pods import index as pod_index
 from gangsched.core.cache.pods import selected_keys
+from gangsched.core.cache.pods.selected_keys import SelectedKeys
 from gangsched.lab.sim.objects import STRANGER, make_pod
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
@@ -63,8 +64,12 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> int:
     return 20
 
 
+def selected_of(c: Cluster) -> SelectedKeys:
+    return c.scheduler.shared.cache.index.selected
+
+
 def keys_of(c: Cluster) -> set[str]:
-    return set(c.scheduler.shared.cache.index.selected.keys)
+    return set(selected_of(c).keys)
 
 
 def test_keys_that_nobody_names_any_more_are_forgotten_but_for_the_last_few(
@@ -86,7 +91,7 @@ def test_keys_that_nobody_names_any_more_are_forgotten_but_for_the_last_few(
 def test_a_service_that_selects_by_something_else_names_the_old_key_no_more() -> None:
     c = put(cluster(), service("s", {"a": "x"}), service("t", {"a": "y"}))
     put(c, service("s", {"b": "x"}, version=2))
-    names = c.scheduler.shared.cache.index.selected
+    names = selected_of(c)
     assert keys_of(c) == {"a", "b"}
     assert names._n_names == {"a": 1, "b": 1}
 
@@ -105,7 +110,7 @@ def calls_of_a_new_key(n_bound: int) -> int:
 
     n = n_calls(turn)
     taken = {one.spec.node_name for one in c.pods.values() if "rare" in (one.metadata.labels or {})}
-    assert c.scheduler.shared.cache.pods[pod.metadata.uid].node_name not in ("", *taken)
+    assert c.pod_info(pod.metadata.name).node_name not in ("", *taken)
     return n
 
 
@@ -120,7 +125,7 @@ def test_many_new_keys_are_taken_in_over_several_turns(slow: int) -> None:
     labels = {f"k{i}": "x" for i in range(100)}
     c.submit(*(labelled(f"p{i}", labels) for i in range(10))).run()
     c.submit(labelled("asks", {}, against="k0")).run()
-    selected = c.scheduler.shared.cache.index.selected
+    selected = selected_of(c)
     before = selected.n_added
     put(c, *(service(f"s{i}", {f"k{i}": "x"}) for i in range(1, 100)))
     assert selected.n_added - before <= 3
@@ -139,7 +144,7 @@ def test_a_pod_waits_for_its_new_label_with_the_reason_while_others_go_on(slow: 
     c.submit(*(labelled(f"p{i}", {f"k{j}": "x" for j in range(5)}) for i in range(12))).run()
     c.submit(labelled("asks", {}, against="k0")).run()
     put(c, *(service(f"s{i}", {f"k{i}": "x"}) for i in range(1, 5)))
-    waiting = next(iter(c.scheduler.shared.cache.index.selected.waiting))
+    waiting = next(iter(selected_of(c).waiting))
     c.submit(labelled("has", {waiting: "x"}), labelled("looks", {}, against=waiting), gang("a", pods=2)).run()
     assert c.placed("a")
     for name in ("has", "looks"):
@@ -174,11 +179,11 @@ def test_what_a_bound_stranger_is_against_holds_although_its_key_came_too_fast(s
 
 def test_taking_a_key_away_and_naming_it_again_makes_no_work() -> None:
     c = put(cluster(), service("s", {"app": "x"}))
-    before = c.scheduler.shared.cache.index.selected.n_added
+    before = selected_of(c).n_added
     for i in range(50):
         gone(c, service("s", {"app": "x"}, version=i + 1))
         put(c, service("s", {"app": "x"}, version=i + 2))
-    assert c.scheduler.shared.cache.index.selected.n_added == before
+    assert selected_of(c).n_added == before
 
 
 def test_pods_that_were_promised_a_node_are_distinguished_when_they_are_given_back() -> None:
@@ -201,16 +206,15 @@ def test_pods_that_were_promised_a_node_are_distinguished_when_they_are_given_ba
 
 def test_services_and_budgets_of_other_namespaces_cost_a_decision_nothing() -> None:
     c = put(cluster(), service("own", {"app": "x"}))
-    shared = c.scheduler.shared
-    template = shared.cache.template_of(labelled("p", {"app": "x"}))
-    before = n_calls(lambda: selector_for(template, shared.cache.view))
+    template = c.scheduler.shared.cache.template_of(labelled("p", {"app": "x"}))
+    before = n_calls(lambda: selector_for(template, c.view()))
     put(c, *(service(f"s{i}", {"app": "x"}, namespace="other") for i in range(500)))
-    assert n_calls(lambda: selector_for(template, shared.cache.view)) == before
+    assert n_calls(lambda: selector_for(template, c.view())) == before
     meta = {"name": "b", "namespace": "other", "uid": "u", "resourceVersion": "1"}
     budget = msgspec.convert({"metadata": meta, "spec": {}}, PodDisruptionBudget)
     c.tell(ev.ObjectPut("poddisruptionbudgets.policy", budget))
-    assert list(shared.cache.view.objects_in("poddisruptionbudgets.policy", "other")) == ["b"]
-    assert not shared.cache.view.objects_in("poddisruptionbudgets.policy", "d")
+    assert list(c.view().objects_in("poddisruptionbudgets.policy", "other")) == ["b"]
+    assert not c.view().objects_in("poddisruptionbudgets.policy", "d")
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -68,7 +68,7 @@ def test_one_group_too_many_returns_all_reservations_and_all_start_when_it_goes(
     assert {c.state(f"g{i}") for i in range(1, MAX_START_TOGETHER)} == {"waiting"}
     tell_all(c, [groups[0], groups[-1]]).run()
     assert {c.state(f"g{i}") for i in range(MAX_START_TOGETHER + 1)} == {"unschedulable"}
-    assert not any(group.n_assumed for group in c.scheduler.shared.groups.values())
+    assert not any(group.n_assumed for group in c.groups())
     # The last is gone, and nobody lists it any more: the edit alone is what cures the set.
     c.delete(f"g{MAX_START_TOGETHER}-0")
     last = c.pod(f"g{MAX_START_TOGETHER - 1}-0")
@@ -256,7 +256,7 @@ def test_a_group_whose_partner_is_gone_makes_room_for_itself() -> None:
     assert c.said("b-0") == (
         "gang d/b: preemption: room is reserved on 1 node; waiting for 1 pod of lower priority to go: d/low-0"
     )
-    assert c.scheduler.shared.counters["permit_timeouts"] == 0
+    assert c.count("permit_timeouts") == 0
     assert not [one for one in c.all(ef.RecordEvent) if "WaitOnPermit" in one.message]
 
 
@@ -266,9 +266,9 @@ def test_a_group_that_waited_for_victims_waits_for_its_partner_as_long_as_any() 
     assert "group d/a does not exist, or does not list this group; for 60 s at most" in c.said("b-0")
     c.wait(59.0)
     assert c.state("b") == "waiting"
-    assert c.scheduler.shared.counters["permit_timeouts"] == 0
+    assert c.count("permit_timeouts") == 0
     c.wait(2.0)
-    assert c.scheduler.shared.counters["permit_timeouts"] == 1
+    assert c.count("permit_timeouts") == 1
 
 
 def test_the_end_of_a_pod_that_a_more_important_partner_kept_is_news_to_who_needs_others_too() -> None:

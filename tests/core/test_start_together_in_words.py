@@ -272,7 +272,7 @@ def test_whoever_comes_goes_or_is_edited_sets_are_those_of_the_rule(seed: int) -
             else:
                 c.submit(stated(c, name, *others, prefix=f"{stated.__name__}-{name}-{step}"))
         shared = c.scheduler.shared
-        groups = [*shared.groups.values()]
+        groups = c.groups()
         for group in groups:
             tied = together(groups, group)
             names = [str(one.key) for one in tied]

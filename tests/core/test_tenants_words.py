@@ -378,7 +378,7 @@ def test_a_gang_of_each_controller_starts_as_far_as_the_limit_goes() -> None:
         word = owner_as_written(kind)
         told(c, word)
         assert held(settled(c.submit(pods(word))), "t") == LIMIT, kind
-        groups = {info.group.key for info in c.scheduler.shared.cache.pods.values() if info.group}
+        groups = {info.group.key for info in c.pod_infos().values() if info.group}
         assert len(groups) == 1, kind
         assert POD not in {key.dialect for key in groups}, kind
 

@@ -305,7 +305,7 @@ def test_what_is_proved_of_one_domain_is_not_claimed_of_all() -> None:
 
     c = racks(a=1)
     c.submit(within(ONE_RACK, gang("a", pods=2, gpus=8))).run()
-    group = next(iter(c.scheduler.shared.groups.values()))
+    group = c.groups()[0]
     inner = FitError(group, together(OfGang("d/a", "1 of 2 fit."), Searched(SearchEnd.PROVED)), ())
     demand = type("Asked", (), {"group": group})()
     told = refusal(demand, (), "no rack can take 2 members; tried: a, b", inner, "a").message

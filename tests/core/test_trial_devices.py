@@ -9,7 +9,6 @@ import pytest
 from gangsched.core.cache.trial import Trial
 from gangsched.core.types.group import PodInfo
 from gangsched.lab.sim.objects import GPU, make_pod
-from tests.core.test_trial_sums import running
 from tests.support.scenario import cluster
 
 Device = tuple[int, str]
@@ -40,11 +39,11 @@ def test_devices_are_free_that_nobody_holds_keeps_or_was_given(seed: int) -> Non
     c.submit([make_pod(f"runs-{i}", gpus=rng.choice((1, 2, 3))) for i in range(8)]).run()
     c.submit([make_pod("waits", gpus=1)])
     template = next(iter(c.group("waits").members.values())).template
-    view = c.scheduler.shared.cache.view
+    view = c.view()
     inventories = ((row, view.inventory(row, GPU)) for row in range(view.n_rows))
     listed = {row: inventory for row, inventory in inventories if inventory is not None}
     rows = list(listed)
-    there = running(c)
+    there = c.infos_on_nodes()
     plain = Plain(
         {info.uid: {(info.row, one) for one in info.ids[GPU]} for info in there},
         {(row, one) for row, inventory in listed.items() for one in inventory.ids},

@@ -8,20 +8,15 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.core.cache.trial import Trial
-from gangsched.core.types.group import PodInfo
 from gangsched.lab.sim.objects import GPU, make_pod
 from gangsched.model.objects import Container, Pod, ResourceRequirements
-from tests.support.scenario import Cluster, cluster
+from tests.support.scenario import cluster
 
 
 def asking(name: str, amounts: dict[str, str]) -> Pod:
     pod = make_pod(name, gpus=0)
     asked = ResourceRequirements(requests={"cpu": "1", **amounts})
     return replace(pod, spec=replace(pod.spec, containers=[Container(name="main", resources=asked)]))
-
-
-def running(c: Cluster) -> list[PodInfo]:
-    return [info for infos in c.scheduler.shared.cache.by_node.values() for info in infos.values()]
 
 
 @pytest.mark.parametrize("memory", ["3Gi", "1Ei", "7Ei"])
@@ -34,7 +29,7 @@ def test_the_same_after_many_changes_as_after_each(seed: int, memory: str) -> No
     c.submit([asking(f"kind-{i}", one) for i, one in enumerate(kinds)])
     waiting = [c.group(f"kind-{i}") for i in range(len(kinds))]
     templates = [next(iter(one.members.values())).template for one in waiting]
-    there, view = running(c), c.scheduler.shared.cache.view
+    there, view = c.infos_on_nodes(), c.view()
     rng.shuffle(there)
     at_once, one_by_one = Trial(view), Trial(view)
     columns = range(len(view.table))

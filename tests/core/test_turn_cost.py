@@ -22,6 +22,7 @@ from gangsched.model.objects import Pod
 from tests.hostile.heavy import HEAVY, heavy_pod, pod_terms
 from tests.hostile.owners import LONG, Long
 from tests.hostile.turns import as_pod, measure_long, scheduler_of
+from tests.support.inside import Inside
 from tests.support.scenario import cluster
 
 N_BYTES = 100_000
@@ -60,7 +61,7 @@ def test_a_long_list_costs_steps_by_its_length_alone(name: str) -> None:
         scheduler.handle([ev.PodAdded(pod)], 2.0)
         while scheduler.schedule_next(2.0) is not None:
             pass
-        group = scheduler.shared.cache.pods[pod.metadata.uid].group
+        group = Inside(scheduler).pod_info(pod.metadata.name).group
         assert group is not None
         explain(scheduler, group, 3.0)
         effects.extend(scheduler.handle([ev.PodAdded(good)], 4.0))
@@ -123,7 +124,7 @@ def test_above_a_limit_a_pending_pod_is_refused_with_the_reason(name: str) -> No
     assert "at most" in said
     assert len(said) < 300
     assert not c.all(ef.BindPod)
-    [group] = c.scheduler.shared.groups.values()
+    [group] = c.groups()
     told = explain(c.scheduler, group, c.now_s)
     assert LIMITS[name] in str(told)
 

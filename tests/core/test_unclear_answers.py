@@ -55,7 +55,7 @@ def test_a_pod_that_is_gone_is_looked_for_now_and_then_until_the_watch_confirms_
         c.wait(10.0)
     c.clear().delete("a-0").wait(300.0)
     assert not c.effects
-    assert not c.scheduler.shared.groups
+    assert not c.groups()
 
 
 def test_a_pod_that_is_found_bound_by_another_is_counted_where_it_is() -> None:

@@ -83,7 +83,7 @@ def test_a_gang_whose_members_each_ask_as_much_as_one_pod_may_is_refused(name: s
     said = c.said("heavy-0")
     assert name in said
     assert "at most" in said
-    [group] = c.scheduler.shared.groups.values()
+    [group] = c.groups()
     assert name in str(explain(c.scheduler, group, c.now_s))
     assert n_lines < LINES_AN_ENTRY * len(members) * of_one, f"{n_lines:,} lines"
     good = member("good-0", "good", {}, least=1)

@@ -117,14 +117,14 @@ class Edge:
 
     def takes_pods(self) -> bool:
         """Whether the node is there, not cordoned, and without taints."""
-        table = self.c.scheduler.shared.cache.nodes
+        table = self.c.node_table()
         row = table.row_of.get("n0")
         return row is not None and not (table.unschedulable[row] or table.taint_class[row])
 
     @property
     def free(self) -> int:
         """Free devices on the node."""
-        table = self.c.scheduler.shared.cache.nodes
+        table = self.c.node_table()
         return table.free.item(table.table.column(GPU), table.row_of["n0"])
 
     @property
@@ -209,7 +209,7 @@ def test_a_running_pod_holds_what_it_held_until_it_is_gone(path: Path, value: An
     )
     put(body, path, value)
     assert edge.show("MODIFIED", body).free == 6
-    info = edge.c.scheduler.shared.cache.pods["uid-p"]
+    info = edge.c.pod_info("p")
     is_same = path == ("metadata", "deletionTimestamp")
     assert (info.pod.metadata.deletion_timestamp is None) == is_same
     assert edge.show("DELETED", body).free == 8

@@ -45,9 +45,7 @@ def told(c: Cluster, reason: str = "OverrunEviction") -> list[str]:
 
 
 def switch(c: Cluster, queueing: QueueingSettings | None) -> None:
-    c.settings = replace(c.settings, queueing=queueing)
-    effects, _ = c.scheduler.reconfigure(c.scheduler.shared.profiles, c.settings, c.now_s)
-    c._done(effects)
+    c.reconfigure(replace(c.settings, queueing=queueing))
 
 
 def state_anew(c: Cluster, walltime: str, *names: str) -> None:
@@ -75,7 +73,7 @@ def test_it_goes_half_a_minute_after_its_end_and_not_before() -> None:
     assert told(c) == [
         "pod d/a has run past its walltime, which was over at 2026-01-01 00:11 UTC, and is evicted"
     ]
-    assert c.scheduler.shared.counters["overrun_evictions"] == 1
+    assert c.count("overrun_evictions") == 1
     assert "a" not in [pod.metadata.name for pod in c.pods.values()]
     c.five_more_turns_change_nothing()
 
@@ -294,9 +292,7 @@ def test_a_claim_that_waits_for_it_starts_then() -> None:
     c.wait(10.0)
     assert set(evicted(c)) == {"holds"}
     assert c.placed("large", on=2)
-    claims = c.scheduler.shared.claims
-    assert claims is not None
-    assert claims.promises == {KEPT: 1}
+    assert c.claims().promises == {KEPT: 1}
 
 
 @pytest.mark.parametrize("walltime", ["1800s", "for ever"])
@@ -345,14 +341,11 @@ def test_time_does_not_count_from_before_the_start_for_who_was_reserved_before_i
     c.answer = lambda bind: "hold" if bind.name == "waits" else "ok"
     c.delete("first").run().wait(2.0)
     [bind] = c.held_binds
-    c.settings = Settings(queueing=QueueingSettings(1, mode="hard", on_overrun="evict"))
-    c.scheduler.reconfigure(c.scheduler.shared.profiles, c.settings, c.now_s)
+    c.reconfigure(Settings(queueing=QueueingSettings(1, mode="hard", on_overrun="evict")))
     c.submit(gang("large", pods=2, gpus=8)).run()
     for name in ("before", "after"):
         c.submit(lone(name, "9000s")).run()
-    claims = c.scheduler.shared.claims
-    assert claims is not None
-    assert "d/waits" in [one.name for one in claims.all[0].blockers]
+    assert "d/waits" in [one.name for one in c.claims().all[0].blockers]
     c.answer = lambda bind: "ok"
     c.tell(ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(c.commit(bind))).run().wait(600.0)
     assert evicted(c) == []
@@ -398,7 +391,7 @@ def test_a_refused_eviction_is_not_repeated_once_that_is_switched_off(queueing: 
     c.wait(640.0)
     n = len(evicted(c))
     assert n > 3
-    c.scheduler.reconfigure(c.scheduler.shared.profiles, Settings(queueing=queueing), c.now_s)
+    c.reconfigure(Settings(queueing=queueing))
     c.wait(600.0)
     assert len(evicted(c)) == n
     assert c.state("a") == "bound"

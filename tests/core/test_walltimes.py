@@ -37,10 +37,7 @@ def queueing(default_s: float = 0.0) -> Cluster:
 
 
 def of(c: Cluster, name: str) -> Walltime:
-    known = c.scheduler.shared.walltimes
-    assert known is not None
-    [group] = [one for one in c.scheduler.shared.groups.values() if one.key.name == name]
-    return known.walltime(group)
+    return c.walltimes().walltime(c.group(name))
 
 
 def recorded(c: Cluster) -> list[ef.RecordEvent]:
@@ -241,7 +238,7 @@ def test_other_defaults_are_in_effect_at_once() -> None:
     c = queueing(DAY_S).submit(gang("a", pods=2))
     assert of(c, "a").seconds == DAY_S
     other = QueueingSettings(default_walltime_s={"gangsched": 60.0})
-    c.scheduler.reconfigure(c.scheduler.shared.profiles, replace(c.settings, queueing=other), c.now_s)
+    c.reconfigure(replace(c.settings, queueing=other))
     assert of(c, "a").seconds == 60.0
 
 
@@ -249,22 +246,22 @@ def test_other_defaults_are_in_effect_for_those_that_run() -> None:
     c = queueing(DAY_S).submit(gang("a", pods=1), with_annotations(gang("b", pods=1), {WALLTIME_KEY: "1h"}))
     c.run()
     a, b = (next(iter(c.group(name).members.values())) for name in "ab")
-    assert (c.scheduler.shared.end_of(a).at_s, c.scheduler.shared.end_of(b).at_s) == (1.0 + DAY_S, 3601.0)
+    assert (c.end_s(a), c.end_s(b)) == (1.0 + DAY_S, 3601.0)
     other = QueueingSettings(default_walltime_s={"gangsched": 7200.0})
-    c.scheduler.reconfigure(c.scheduler.shared.profiles, replace(c.settings, queueing=other), c.now_s)
-    assert (c.scheduler.shared.end_of(a).at_s, c.scheduler.shared.end_of(b).at_s) == (7201.0, 3601.0)
+    c.reconfigure(replace(c.settings, queueing=other))
+    assert (c.end_s(a), c.end_s(b)) == (7201.0, 3601.0)
 
 
 def test_a_pod_that_is_reserved_once_more_runs_from_then_on() -> None:
     c = queueing()
     c.answer = lambda bind: "hold"
     c.submit(with_annotations([make_pod("a")], {WALLTIME_KEY: "600s"})).run()
-    [info] = c.scheduler.shared.cache.pods.values()
-    assert c.scheduler.shared.end_of(info).at_s == 601.0
+    [info] = c.pod_infos().values()
+    assert c.end_s(info) == 601.0
     [bind], c.now_s = c.held_binds, 300.0
     c.tell(ev.BindFailed(bind.uid, bind.attempt, 403, "Forbidden", "not now")).wait(10.0)
     assert [one.attempt for one in c.held_binds] == [1, 2]
-    assert c.scheduler.shared.end_of(info).at_s == pytest.approx(901.0, abs=10.0)
+    assert c.end_s(info) == pytest.approx(901.0, abs=10.0)
 
 
 def test_members_are_read_once_however_many_of_them_are_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,8 +316,6 @@ def test_what_is_remembered_is_what_asking_again_says(seed: int) -> None:
     """While pods come, go, are edited, and end, so that kinds are learned."""
     rng = Random(seed)
     c = queueing(600.0 if seed % 2 else 0.0)
-    shared = c.scheduler.shared
-    assert shared.walltimes is not None
     for step in range(80):
         name = f"{rng.choice('abc')}-{rng.randrange(3)}"
         there = [pod for pod in c.pods.values() if pod.metadata.name == name]
@@ -337,9 +332,9 @@ def test_what_is_remembered_is_what_asking_again_says(seed: int) -> None:
         else:
             own = {WALLTIME_KEY: said} if said else {}
             c.update(there[0], metadata=replace(there[0].metadata, annotations=own))
-        for group in shared.groups.values():
-            remembered = shared.walltimes.walltime(group)
-            assert remembered == shared.walltimes._asked(group)[0], f"seed {seed}, step {step}, {group}"
+        for group in c.groups():
+            remembered = c.walltimes().walltime(group)
+            assert remembered == c.walltimes()._asked(group)[0], f"seed {seed}, step {step}, {group}"
 
 
 def test_a_queues_other_default_counts_at_once_for_who_waits_and_was_passed() -> None:
@@ -352,6 +347,5 @@ def test_a_queues_other_default_counts_at_once_for_who_waits_and_was_passed() ->
     c.submit(pods("a", "wide", gpus=8)).run().wait(1.0)
     c.submit(pods("a", "passes", gpus=2)).run()
     reconfigured(c, ours.replace("20s", "2h"))
-    known = c.scheduler.shared.walltimes
-    assert known is not None
-    assert {known.walltime(group).seconds for group in c.scheduler.shared.groups.values()} == {7200.0}
+    known = c.walltimes()
+    assert {known.walltime(group).seconds for group in c.groups()} == {7200.0}

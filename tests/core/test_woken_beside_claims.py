@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
-from gangsched.core.queueing.claims import Claims
 from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model.objects import Pod
 from gangsched.model.walltime import WALLTIME_KEY
@@ -16,12 +15,6 @@ N_CLAIMS = 32
 
 def pod(name: str, gpus: int, walltime: str) -> list[Pod]:
     return with_annotations([make_pod(name, gpus=gpus)], {WALLTIME_KEY: walltime})
-
-
-def claims(c: Cluster) -> Claims:
-    found = c.scheduler.shared.claims
-    assert found is not None
-    return found
 
 
 def n_attempts(c: Cluster, name: str) -> int:
@@ -41,9 +34,9 @@ def claimed(n_in_line: int) -> Cluster:
     c.node(make_node("other-1", gpus=1)).submit(pod("passes-1", 1, "4h")).run()
     for _ in range(60):
         c.wait(10.0)
-        if len(claims(c)) == N_CLAIMS and c.pod("passes-1").spec.node_name:
+        if len(c.claims()) == N_CLAIMS and c.pod("passes-1").spec.node_name:
             break
-    assert len(claims(c)) == N_CLAIMS
+    assert len(c.claims()) == N_CLAIMS
     assert c.pod("passes-1").spec.node_name
     for k in range(n_in_line):
         c.submit(pod(f"long-{k}", 1, "5h")).run()
@@ -53,23 +46,22 @@ def claimed(n_in_line: int) -> Cluster:
 
 def test_of_a_thousand_in_line_the_claimer_and_who_fills_in_are_tried() -> None:
     c = claimed(1_000)
-    counters = c.scheduler.shared.counters
     ends = next(one for one in c.pods.values() if one.metadata.name == "runs-7")
-    whose = next(one for one in claims(c).all if one.nodes == (ends.spec.node_name,))
+    whose = next(one for one in c.claims().all if one.nodes == (ends.spec.node_name,))
     claimer = whose.unit[0].key.name
-    before, n_claimer, n_short = counters["attempts"], n_attempts(c, claimer), n_attempts(c, "short")
+    before, n_claimer, n_short = c.count("attempts"), n_attempts(c, claimer), n_attempts(c, "short")
     c.delete("runs-7").run().wait(2.0)
     assert c.pod("short").spec.node_name == ends.spec.node_name
     assert n_attempts(c, "short") == n_short + 1
     assert n_attempts(c, claimer) > n_claimer
-    assert counters["attempts"] - before <= 4, "nobody else was"
+    assert c.count("attempts") - before <= 4, "nobody else was"
 
 
 def test_once_the_claim_is_gone_the_next_in_line_gets_the_room() -> None:
     c = claimed(50)
     c.delete("short").run()
     node = c.pod("runs-7").spec.node_name
-    whose = next(one for one in claims(c).all if one.nodes == (node,))
+    whose = next(one for one in c.claims().all if one.nodes == (node,))
     c.delete("runs-7").run()
     assert not c.pod("long-0").spec.node_name
     c.delete(whose.unit[0].key.name).run().wait(20.0)
@@ -86,7 +78,7 @@ def test_who_has_room_beside_a_claim_once_less_important_pods_go_is_tried() -> N
     c.submit(both).run()
     c.submit(make_pod("passes", gpus=1, priority=10)).run().wait(10.0)
     c.submit(make_pod("may-not", gpus=1, priority=10, preempts=False)).run().wait(10.0)
-    assert len(claims(c)) == 1
+    assert len(c.claims()) == 1
     c.submit(make_pod("next", gpus=2, priority=10)).run().wait(60.0)
     assert not c.pod("next").spec.node_name
     c.delete("ends").run().wait(30.0)
@@ -102,10 +94,10 @@ def test_claims_that_stay_have_no_group_tried_again_and_again() -> None:
         c.submit(with_annotations(gang(f"waits-{k}", pods=3, gpus=8), {WALLTIME_KEY: "1h"})).run()
     for k in range(6):
         c.submit(pod(f"passes-{k}", 8, "1m")).run().wait(10.0).delete(f"passes-{k}").run()
-    assert len(claims(c)) == 4
-    counters, view = c.scheduler.shared.counters, c.scheduler.shared.cache.view
+    assert len(c.claims()) == 4
+    view = c.view()
     c.wait(300.0)
-    before, journal_end = counters["attempts"], view.journal_end
+    before, journal_end = c.count("attempts"), view.journal_end
     c.wait(3600.0)
     assert view.journal_end == journal_end, "nothing has changed"
-    assert counters["attempts"] - before == 4 * 3600.0 / 300.0, "each is tried every 300 s, and no more"
+    assert c.count("attempts") - before == 4 * 3600.0 / 300.0, "each is tried every 300 s, and no more"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from gangsched.lab.bench.svg import bar, document, line, text
 from gangsched.model.objects import Pod
-from tests.core.queued import GPU, book, pods, queued
+from tests.core.queued import GPU, pods, queued
 from tests.support.scenario import Cluster, gang
 
 RESEARCH, REST = "research", "rest"
@@ -73,7 +73,7 @@ class _Day:
                 end_s = RESTED_S if is_large else at_s + self._rng.uniform(1200.0, 5400.0)
                 self._ends_s[pod.metadata.uid] = end_s
         self.c.wait(_BACKOFF_S)
-        held = (book(self.c).used(queue).get(GPU, 0) for queue in (RESEARCH, REST))
+        held = (self.c.queue_book().used(queue).get(GPU, 0) for queue in (RESEARCH, REST))
         self.c.wait(_STEP_S - _BACKOFF_S)
         return Held(at_s / 3600.0, *held)
 

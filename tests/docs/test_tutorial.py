@@ -119,7 +119,8 @@ def test_permit_asks_and_holds_nothing_unless_the_namespace_is_frozen(
     server.code = code
 
     def hook(effect: ef.RunHook) -> Status:
-        group = c.scheduler.shared.groups[effect.group]
+        assert effect.group is not None
+        group = c.group(effect.group.name)
         answer: Status = asyncio.run(plugin.permit(group, {}, server))
         return answer
 
@@ -158,7 +159,7 @@ def test_what_was_chosen_before_a_reload_is_written_after_it(tmp_path: Path) -> 
     c.hook = lambda hook: None
     c.node(make_node("n0")).submit(gang("a", pods=2)).run()
     profiles = build_profiles(parse_config(config, source="", plugins=known), known.factories)
-    c.scheduler.reconfigure(profiles, c.settings, c.now_s)
+    c.reconfigure(c.settings, profiles)
     plugin: Any = profiles["gangsched"].plugin("Addresses")
     for hook in list(c.held_hooks):
         assert asyncio.run(plugin.pre_bind(hook.pod, hook.node_name, server)).is_success
@@ -232,7 +233,7 @@ def test_pre_enqueue_asks_a_service_and_waits_for_its_yes(tmp_path: Path) -> Non
     service, plugin = Service(allowed=False), known.factories["AskBudget"]()
 
     def hook(effect: ef.RunHook) -> Status:
-        answer: Status = asyncio.run(plugin.pre_enqueue(effect.pod, c.scheduler.shared.queue_view, service))
+        answer: Status = asyncio.run(plugin.pre_enqueue(effect.pod, c.queue_view(), service))
         return answer
 
     c.hook = hook

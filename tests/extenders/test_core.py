@@ -17,6 +17,7 @@ from gangsched.model import events as ev
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GROUPS_KEY
 from gangsched.plugins import IN_TREE, build_profiles
+from tests.support.inside import Inside
 
 GPU = "nvidia.com/gpu"
 
@@ -72,7 +73,7 @@ class Story:
         return message.partition(" preemption: ")[0]
 
     def state(self) -> GroupState:
-        [group] = self.scheduler.shared.groups.values()
+        [group] = Inside(self.scheduler).groups()
         return group.state
 
 

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,7 @@ from gangsched.model import events as ev
 from gangsched.model.effects import BindPod, Effect, RecordEvent
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.signals import early_signals
+from tests.support.inside import Inside
 from tests.support.tasks import until
 
 KUBE = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -58,6 +59,16 @@ class Host:
     ) -> tuple[Sequence[Effect], Sequence[str]]:
         self.config = config
         return self.scheduler.reconfigure(profiles, config.settings, time.monotonic())
+
+    @property
+    def in_effect(self) -> Settings:
+        """The core's settings."""
+        return self.scheduler.shared.settings
+
+    @property
+    def profiles(self) -> Mapping[str, Profile]:
+        """The core's profiles."""
+        return Inside(self.scheduler).profiles()
 
     def submit(self, effects: Sequence[Effect]) -> None:
         assert all(isinstance(effect, RecordEvent) for effect in effects)
@@ -104,7 +115,7 @@ def scene(tmp_path: Path) -> Scene:
 
 async def test_what_is_right_takes_over(scene: Scene) -> None:
     await scene.read(BASE.format(7))
-    assert scene.host.scheduler.shared.settings.settle_s == 7.0
+    assert scene.host.in_effect.settle_s == 7.0
     assert scene.host.config.settings.settle_s == 7.0
     assert (scene.reload.n_taken, scene.reload.n_refused, scene.reload.error) == (1, 0, "")
 
@@ -113,7 +124,7 @@ async def test_what_is_wrong_leaves_the_old_one_and_gives_the_place(scene: Scene
     before = scene.host.config
     await scene.read(BASE.format(7).replace("settleSeconds", "settleSecond"))
     assert scene.host.config is before
-    assert scene.host.scheduler.shared.settings.settle_s == 30.0
+    assert scene.host.in_effect.settle_s == 30.0
     assert "settleSecond: unknown field; did you mean settleSeconds?" in scene.reload.error
     assert str(scene.path) in scene.reload.error
     await scene.read(BASE.format(8))
@@ -160,9 +171,9 @@ async def test_a_mistake_of_ours_in_reading_ends_nothing(
 
 
 async def test_reading_the_same_configuration_again_changes_nothing(scene: Scene) -> None:
-    profiles = scene.host.scheduler.shared.profiles
+    profiles = scene.host.profiles
     await scene.read(BASE.format(30) + "\n# a comment\n")
-    assert scene.host.scheduler.shared.profiles is profiles
+    assert scene.host.profiles is profiles
     assert scene.reload.n_taken == 0
 
 
@@ -171,7 +182,7 @@ async def test_a_profile_that_comes_or_goes_has_all_pods_emitted_again(scene: Sc
     assert scene.host.n_told_anew == 0
     await scene.read(KUBE + "profiles: [{schedulerName: gangsched}, {schedulerName: other}]\n")
     assert scene.host.n_told_anew == 1
-    assert set(scene.host.scheduler.shared.profiles) == {"gangsched", "other"}
+    assert set(scene.host.profiles) == {"gangsched", "other"}
 
 
 def with_own(folder: Path, code: str) -> Scene:
@@ -189,7 +200,7 @@ async def test_a_plugin_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     )
     await scene.read(KUBE + "profiles: [{plugins: {multiPoint: {enabled: [{name: Own}]}}}]\n")
     assert "plugin Own could not be made" in scene.reload.error
-    assert list(scene.host.scheduler.shared.profiles) == ["gangsched"]
+    assert list(scene.host.profiles) == ["gangsched"]
 
 
 READS_WIDGETS = (
@@ -212,10 +223,10 @@ async def test_a_plugin_that_reads_what_we_may_not_is_refused(tmp_path: Path) ->
     """Else nothing would be decided until somebody gave the right."""
     scene = with_own(tmp_path, READS_WIDGETS)
     host, reload = scene.host, scene.reload
-    before, host.forbidden = host.scheduler.shared.profiles, {"widgets.example.com"}
+    before, host.forbidden = host.profiles, {"widgets.example.com"}
     await scene.read(OWN_ENABLED)
     assert reload.error == "its plugins read widgets.example.com, which the scheduler may not"
-    assert host.scheduler.shared.profiles is before
+    assert host.profiles is before
     assert not host.followed
     host.forbidden.clear()
     await reload.read("the test")
@@ -349,7 +360,7 @@ async def test_a_profile_that_still_binds_holds_up_no_configuration_and_goes_aft
         group.start_soon(scene.read, OTHER.format(9))
         await until(lambda: host.config.settings.settle_s == 9)
         assert host.scheduler.is_retiring
-        assert {*host.scheduler.shared.profiles} == {"other", "gangsched"}
+        assert {*host.profiles} == {"other", "gangsched"}
         pod = make_pod("p")
         pod = replace(
             pod,
@@ -360,7 +371,7 @@ async def test_a_profile_that_still_binds_holds_up_no_configuration_and_goes_aft
             [ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(pod)], time.monotonic()
         )
     assert not host.scheduler.is_retiring
-    assert {*host.scheduler.shared.profiles} == {"other"}
+    assert {*host.profiles} == {"other"}
     assert scene.reload.counted == (1, 0, True)
 
 

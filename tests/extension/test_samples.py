@@ -233,9 +233,7 @@ def test_a_service_is_asked_for_a_budget_and_asked_again_when_it_says_no() -> No
 
     def hook(effect: ef.RunHook) -> Status:
         try:
-            status: Status = asyncio.run(
-                plugin.pre_enqueue(effect.pod, c.scheduler.shared.queue_view, budget)
-            )
+            status: Status = asyncio.run(plugin.pre_enqueue(effect.pod, c.queue_view(), budget))
         except ValueError as error:
             return Status(Code.ERROR, str(error))
         return status

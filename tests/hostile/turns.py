@@ -32,6 +32,7 @@ from gangsched.plugins import IN_TREE, build_profiles
 from tests.hostile.heavy import BOUND, HEAVY, MOST_BYTES, heavy_pod
 from tests.hostile.owners import GROUP_KINDS, LONG, HostileOwners, Long
 from tests.hostile.things import Thing
+from tests.support.inside import Inside
 
 MOST_S = 1.0
 N_BOUND = 20
@@ -89,7 +90,7 @@ def _cpu_s(work: Callable[[], object]) -> float:
 
 
 def _explained(scheduler: Scheduler, pod: Pod, now_s: float) -> object:
-    info = scheduler.shared.cache.pods.get(pod.metadata.uid)
+    info = Inside(scheduler).pod_infos().get(pod.metadata.uid)
     return None if info is None or info.group is None else explain.explain(scheduler, info.group, now_s)
 
 

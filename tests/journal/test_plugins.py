@@ -23,6 +23,7 @@ from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import events as ev
 from gangsched.plugins import build_profiles
 from tests.journal.kept import Kept
+from tests.support.inside import Inside
 
 PLUGIN = """
 from gangsched.plugin import SUCCESS, Status
@@ -84,7 +85,7 @@ def test_a_plugin_that_was_stopped_is_stopped_again_though_it_is_fast_now(tmp_pa
     replay = Replay(first, plugin_files=[str(file)])
     for one in others:
         replay.play(one)
-    messages = [group.message for group in replay.scheduler.shared.groups.values()]
+    messages = [group.message for group in Inside(replay.scheduler).groups()]
     assert sum("took longer than 1 s" in message for message in messages) == 1, messages
 
 
@@ -146,7 +147,7 @@ def test_a_plugin_that_was_stopped_in_a_reload_is_stopped_again(tmp_path: Path) 
     for one in others:
         replay.play(one)
     assert [one.stopped for one in others if isinstance(one, Reconfigured)] == [(1,)]
-    (told,) = replay.scheduler.shared.groups.values()
+    (told,) = Inside(replay.scheduler).groups()
     assert (told.state, told.message) == (group.state, group.message)
 
 

@@ -21,6 +21,7 @@ from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.process.loop import Decider
 from gangsched.process.recording import Recorded, Recording
 from tests.journal.kept import key_in, replayed
+from tests.support.inside import Inside
 from tests.support.processes import until
 
 CONFIG = default_config(IN_TREE)
@@ -89,7 +90,7 @@ async def test_a_journal_that_a_reload_begins_has_a_state_and_replays(tmp_path: 
     assert isinstance(state, State)
     replay = replayed([start, state, *rest])
     assert (replay.played.n_turns, replay.played.n_bound) == (4, 2)
-    names = {info.pod.metadata.name for info in replay.scheduler.shared.cache.pods.values()}
+    names = {info.pod.metadata.name for info in Inside(replay.scheduler).pod_infos().values()}
     assert names == {"quokka", "wombat", "numbat", "dingo"}
 
     other = str(tmp_path / "other")

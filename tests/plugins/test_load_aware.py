@@ -307,7 +307,7 @@ def test_an_answer_that_metrics_server_repeats_is_no_new_measurement() -> None:
 
 def test_h_of_the_cluster_is_what_its_book_says() -> None:
     where = aware(busy("a", 0.2, 0.2, 0.2, 0.2), busy("b", 0.6, 0.6, 0.6, 0.6))
-    (profile,) = where.scheduler.shared.profiles.values()
+    (profile,) = where.profiles().values()
     book = next(one for one in profile.usage_trackers if hasattr(one, "evenness"))
     rows, found = book.evenness()
     assert list(rows) == [0, 1]

@@ -30,6 +30,7 @@ from gangsched.lab.sim.workloads.walltimes import walltimes_workload
 from gangsched.model.effects import EvictPod
 from tests.sim.test_queueing import Recounted
 from tests.support.breaking import found, keep_behind_claims
+from tests.support.inside import Inside
 
 BOUND = 2
 HARD = QueueingSettings(BOUND, mode="hard")
@@ -69,8 +70,8 @@ def test_no_group_is_overtaken_more_often_than_its_bound_and_all_start() -> None
     n_made = 0
     for seed in range(41_000, 41_002):
         sim = run(storm, seed)
-        n_made += sim.scheduler.shared.counters["claims_made"]
-        waiting = [g for g in sim.scheduler.shared.groups.values() if g.n_pending and g.is_complete]
+        n_made += Inside(sim.scheduler).count("claims_made")
+        waiting = [g for g in Inside(sim.scheduler).groups() if g.n_pending and g.is_complete]
         assert not waiting, f"seed {seed}: everything ends by itself, and {waiting} never started"
     assert n_made, "nobody was claimed for"
 
@@ -161,15 +162,15 @@ def test_with_a_budget_all_of_it_starts_too() -> None:
     n_made = 0
     for seed in range(41_030, 41_032):
         sim = run(STORMS["budget"], seed)
-        n_made += sim.scheduler.shared.counters["claims_made"]
-        waiting = [g for g in sim.scheduler.shared.groups.values() if g.n_pending and g.is_complete]
+        n_made += Inside(sim.scheduler).count("claims_made")
+        waiting = [g for g in Inside(sim.scheduler).groups() if g.n_pending and g.is_complete]
         assert not waiting, f"seed {seed}: everything ends by itself, and {waiting} never started"
     assert n_made, "nobody was claimed for"
 
 
 def test_what_runs_past_its_walltime_is_evicted_and_nothing_else() -> None:
     n_victims = sum(
-        run(STORMS["overrun"], seed).scheduler.shared.counters["overrun_victims"] for seed in (41_051, 41_054)
+        Inside(run(STORMS["overrun"], seed).scheduler).count("overrun_victims") for seed in (41_051, 41_054)
     )
     assert n_victims, "nobody was evicted"
 
@@ -184,7 +185,7 @@ def test_a_core_that_evicts_too_early_is_found(monkeypatch: pytest.MonkeyPatch) 
 
 def test_whatever_runs_past_its_walltime_is_evicted_in_time() -> None:
     sims = [run(STORMS["overtime"], seed) for seed in (41_100, 41_101)]
-    assert any(sim.scheduler.shared.counters["overrun_evictions"] for sim in sims), "nobody was evicted"
+    assert any(Inside(sim.scheduler).count("overrun_evictions") for sim in sims), "nobody was evicted"
 
 
 def test_a_core_that_ends_a_walltime_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from gangsched.lab.sim.world.weather import STORM
 from gangsched.model.effects import BindPod, Effect
 from gangsched.model.events import Event, KindMissing, KindSynced, NodeAdded, PodAdded, PodGroupAdded
 from tests.sim.test_museum_fence import forgets
+from tests.support.inside import Inside
 
 N_SEEDS = int(os.environ.get("GANGSCHED_SEEDS", "60"))
 MAX_SEEDS = 60
@@ -61,7 +62,7 @@ def started_now(duel: Duel) -> Scheduler:
 def known_to(scheduler: Scheduler) -> dict[str, object]:
     """What a standby has learnt of each pod: it goes on from that."""
     found: dict[str, object] = {}
-    for uid, info in scheduler.shared.cache.pods.items():
+    for uid, info in Inside(scheduler).pod_infos().items():
         start = (info.rank, info.attempt) if info.pod.spec.node_name else ()
         found[uid] = (info.state, info.node_name, info.ids if info.node_name else {}, start, info.role)
     return found
@@ -120,7 +121,7 @@ def version_read_late(patch: pytest.MonkeyPatch) -> None:
     send = Replica._send
 
     def late(replica: Replica, effects: list[Fenced], process: int) -> None:
-        known, now = replica.scheduler.shared.cache.pods, list[Fenced]()
+        known, now = Inside(replica.scheduler).pod_infos(), list[Fenced]()
         for one in effects:
             if isinstance(one, BindPod) and one.uid in known:
                 one = replace(one, resource_version=known[one.uid].pod.metadata.resource_version)

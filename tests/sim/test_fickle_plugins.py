@@ -14,6 +14,7 @@ from gangsched.lab.sim.faults.fickle_plugins import FickleReserve
 from gangsched.lab.sim.runs.fickle_run import FickleSimulation
 from gangsched.lab.sim.runs.storms import STORMS, case
 from tests.support.breaking import found
+from tests.support.inside import Inside
 
 FICKLE = STORMS["moody"]
 
@@ -25,7 +26,7 @@ def test_plugins_refuse_raise_and_wait_and_all_comes_to_rest() -> None:
         sim = case(FICKLE, seed).run()
         assert isinstance(sim, FickleSimulation)
         history += b"".join(sim.history)
-        n_claims += sim.scheduler.shared.counters["claims_made"]
+        n_claims += Inside(sim.scheduler).count("claims_made")
     assert b"BindPod" in history
     assert b"ValueError: of bad temper" in history, "no plugin raised"
     assert b"in two minds" in history, "no plugin asked to wait"

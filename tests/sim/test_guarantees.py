@@ -19,6 +19,7 @@ from gangsched.lab.sim.workloads.queues.guaranteed import QUEUE_KEY, SETTINGS, m
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from tests.support.breaking import found, keep_behind_claims
+from tests.support.inside import Inside
 from tests.support.scenario import Cluster
 
 QUEUES = STORMS["queues"]
@@ -29,7 +30,7 @@ def test_guarantees_and_claims_hold_and_all_comes_to_rest() -> None:
     for seed in range(51_000, 51_004):
         sim = case(QUEUES, seed).run()
         assert isinstance(sim, Simulation)
-        n_claims += sim.scheduler.shared.counters["claims_made"]
+        n_claims += Inside(sim.scheduler).count("claims_made")
         n_evicted += sum(b"EvictPod" in one for one in sim.history)
     assert n_claims, "nobody was claimed for"
     assert n_evicted, "nobody was evicted"

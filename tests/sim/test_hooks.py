@@ -19,6 +19,7 @@ from gangsched.lab.sim.runs.driver import Broken, Simulation
 from gangsched.lab.sim.workloads.arrivals import random_workload
 from gangsched.lab.sim.world.weather import CALM, STORM, Rates
 from gangsched.model.objects import Pod
+from tests.support.inside import Inside
 
 N_SEEDS = int(os.environ.get("GANGSCHED_SEEDS", "60")) // 4
 
@@ -80,7 +81,7 @@ def simulation(seed: int, rates: Rates) -> Simulation:
     def balanced(sim: Simulation) -> Iterator[str]:
         """nothing-leaks: what plugins have reserved is what is reserved."""
         ledgers[-1].is_calm = sim.weather.rates is CALM
-        pods = sim.scheduler.shared.cache.pods
+        pods = Inside(sim.scheduler).pod_infos()
         held = {info.uid for info in pods.values() if info.state is MemberState.ASSUMED}
         ran = (MemberState.BOUND, MemberState.DONE)
         booked = {
@@ -137,7 +138,7 @@ def test_configurations_that_change_all_the_time_break_no_promise(seed: int) -> 
         scheduler = sim.scheduler
         if scheduler.is_synced and sim.weather.rates is not CALM:
             plugins = [one for one in (Ledger(seed), Edge(), Second()) if rng.random() < 0.7]
-            profiles = make_scheduler(sim.settings, *plugins).shared.profiles
+            profiles = Inside(make_scheduler(sim.settings, *plugins)).profiles()
             sim._step(lambda: scheduler.reconfigure(profiles, sim.settings, sim.timeline.now_s)[0])
         sim.timeline.after(rng.uniform(0.2, 2.0), change)
 

@@ -27,6 +27,7 @@ from gangsched.plugins.fairness import Fairness
 from tests.core.queued import pods, queued
 from tests.core.test_claimed_limits import lasting
 from tests.support.breaking import found
+from tests.support.inside import Inside
 from tests.support.scenario import Cluster, gang
 
 LIMITS = STORMS["limits"]
@@ -38,7 +39,7 @@ def test_limits_hold_and_groups_kept_out_by_one_have_their_turn() -> None:
         sim = case(LIMITS, seed).run()
         assert isinstance(sim, Simulation)
         n_bound += sum(b"BindPod" in one for one in sim.history)
-        n_claims += sim.scheduler.shared.counters["claims_made"]
+        n_claims += Inside(sim.scheduler).count("claims_made")
     assert n_bound
     assert n_claims, "nobody was claimed for"
 

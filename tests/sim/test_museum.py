@@ -42,6 +42,7 @@ from gangsched.lab.sim.world.weather import STORM, Rates
 from gangsched.model import events as ev
 from gangsched.model.effects import Effect
 from tests.support.breaking import searched
+from tests.support.inside import Inside
 
 MAX_SEEDS = 40
 Make = Callable[[Settings], Scheduler]
@@ -119,7 +120,7 @@ def m9_keyed_by_name(settings: Settings) -> Scheduler:
 
     def by_name(events: Iterator[ev.PodAdded | ev.PodUpdated]) -> None:
         for event in events:
-            same = (info for info in scheduler.shared.cache.pods.values() if info.pod.key == event.pod.key)
+            same = (info for info in Inside(scheduler).pod_infos().values() if info.pod.key == event.pod.key)
             known = next(same, None)
             if known is None or known.uid == event.pod.metadata.uid:
                 put((event,))

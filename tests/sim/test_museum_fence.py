@@ -26,6 +26,7 @@ from gangsched.lab.sim.workloads.arrivals import Arrival, Workload
 from gangsched.lab.sim.world.fence import FenceObject, SimFence
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
+from tests.support.inside import Inside
 
 FENCED = Settings(fence=True)
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -150,7 +151,7 @@ def gives_up(story: Story, patch: pytest.MonkeyPatch | None) -> bool:
     sim.api.put_node(replace(node, spec=replace(node.spec, unschedulable=True)))
     sim.run_for(1.0)
     sim.timeline.after(0.0, lambda: sim.deliver(ev.BindUnknown(bind.uid, bind.attempt, "timed out")))
-    while scheduler.shared.cache.pods["uid-d-a"].state is not MemberState.PENDING:
+    while Inside(scheduler).pod_info("a").state is not MemberState.PENDING:
         sim.run_for(0.01)  # from then on it backs off for a second
     sim.api.put_node(replace(node, spec=replace(node.spec, unschedulable=False)))
     sim.run_for(0.1)

@@ -20,16 +20,17 @@ from gangsched.lab.sim.runs.storms import ROUGH
 from gangsched.lab.sim.workloads.arrivals import Arrival, Workload, random_workload
 from gangsched.lab.sim.world.weather import CALM
 from gangsched.model.pod_group import GROUPS_KEY, TOTAL_MEMBERS_KEY, GroupKey
+from tests.support.inside import Inside
 
 N_SEEDS = int(os.environ.get("GANGSCHED_SEEDS", "60")) // 2
 
 
 def waits_for(sim: Simulation, group: Group) -> Iterator[Group]:
     """The groups, existing and complete, that a waiting group waits for."""
-    shared = sim.scheduler.shared
+    groups = {other.key: other for other in Inside(sim.scheduler).groups()}
     for name in group.start_together:
         namespace, _, short = name.partition("/")
-        other = shared.groups.get(GroupKey(group.key.dialect, namespace, short))
+        other = groups.get(GroupKey(group.key.dialect, namespace, short))
         if other is None or other is group or str(group.key) not in other.start_together:
             continue
         if not other.has_started and other.is_complete and other.state is not GroupState.BINDING:
@@ -38,8 +39,7 @@ def waits_for(sim: Simulation, group: Group) -> Iterator[Group]:
 
 def deadlocks(sim: Simulation) -> Iterable[str]:
     """A group that holds room waits for a complete one that is rejected while others hold room in Permit."""
-    shared = sim.scheduler.shared
-    holders = [g for g in shared.groups.values() if g.state is GroupState.WAITING and g.n_assumed]
+    holders = [g for g in Inside(sim.scheduler).groups() if g.state is GroupState.WAITING and g.n_assumed]
     for holder in holders:
         for other in waits_for(sim, holder):
             if other.state is GroupState.WAITING and other.n_assumed < other.n_existing - other.n_bound:

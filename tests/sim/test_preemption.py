@@ -12,6 +12,7 @@ from gangsched.lab.sim.runs.storms import STORMS, case
 from gangsched.lab.sim.workloads.arrivals import preempting_workload
 from gangsched.lab.sim.world.weather import CALM, STORM, Rates
 from gangsched.model.pod_group import group_key
+from tests.support.inside import Inside
 
 N_SEEDS = int(os.environ.get("GANGSCHED_SEEDS", "60"))
 
@@ -58,7 +59,7 @@ def test_the_workload_makes_gangs_preempt() -> None:
         seen: set[str] = set()
 
         def check(sim: Simulation, seen: set[str] = seen) -> list[str]:
-            seen |= set(sim.scheduler.shared.victims)
+            seen |= set(Inside(sim.scheduler).victims())
             return []
 
         sim = Simulation(seed, preempting_workload(seed))

@@ -21,6 +21,7 @@ from gangsched.lab.sim.making import make_scheduler
 from gangsched.lab.sim.runs.driver import Simulation
 from gangsched.lab.sim.runs.storms import STORMS, Storm
 from gangsched.model.pod_group import GroupKey
+from tests.support.inside import Inside
 
 SHADOW = QueueingSettings(bound=2)
 _IN_LINE = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState.UNSCHEDULABLE)
@@ -99,7 +100,7 @@ def test_shadow_mode_decides_nothing_and_counts_as_a_plain_recount_does(name: st
     for seed in range(31_000, 31_005):
         without, counted = run(storm, seed), run(shadow, seed)
         assert counted.history == without.history, f"{name}, seed {seed}: not the same was decided"
-        bypasses = counted.scheduler.shared.queue.bypasses
+        bypasses = Inside(counted.scheduler).bypasses()
         assert isinstance(bypasses, Recounted)
         n_found += bypasses.n_found
     assert n_found, f"{name}: nobody was passed"
@@ -114,7 +115,7 @@ def test_while_no_group_is_at_its_bound_all_is_decided_as_without_one(name: str)
         without = run(storm, seed)
         bounded = run(replace(storm, settings=replace(storm.settings, queueing=never)), seed)
         assert bounded.history == without.history, f"{name}, seed {seed}"
-        assert bounded.scheduler.shared.claims is not None
+        assert Inside(bounded.scheduler).claims() is not None
 
 
 def test_a_bound_that_is_reached_decides_otherwise() -> None:

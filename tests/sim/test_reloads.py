@@ -13,6 +13,7 @@ from gangsched.lab.sim.runs.reload_mix import BESIDE, FickleReloads, VolumeReloa
 from gangsched.lab.sim.runs.reloads import ReloadDuel, ReloadSimulation
 from gangsched.lab.sim.runs.storms import STORMS, case
 from tests.support.breaking import found
+from tests.support.inside import Inside
 
 RELOADS = STORMS["reloads"]
 
@@ -25,7 +26,7 @@ def test_other_configurations_take_effect_and_all_comes_to_rest() -> None:
         history += b"".join(sim.history)
         n_reloads += sim.n_reloads
         if isinstance(sim, ReloadSimulation):
-            n_claims += sim.scheduler.shared.counters["claims_made"]
+            n_claims += Inside(sim.scheduler).count("claims_made")
     assert n_reloads > 7 * 3
     for what in (
         b"BindPod",

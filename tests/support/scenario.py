@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.core.framework.interface import Status
+from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.types.group import Group
 from gangsched.lab.sim.judges.places.binds import bind_is_sound
 from gangsched.lab.sim.making import make_scheduler
 from gangsched.lab.sim.objects import at, make_node, make_pod
@@ -24,11 +24,12 @@ from gangsched.lab.sim.world.streams import API_VERSIONS
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Condition, CustomObject, Node, Pod
+from tests.support.inside import Inside
 
 E = TypeVar("E")
 
 
-class Cluster:
+class Cluster(Inside):
     """The world of one scenario."""
 
     def __init__(
@@ -39,6 +40,7 @@ class Cluster:
         make: Callable[[Settings], Scheduler] = make_scheduler,
     ) -> None:
         self.settings = settings or Settings()
+        super().__init__(make(self.settings))
         self.make = make
         self.now_s = 1.0
         self._version = 0
@@ -52,7 +54,6 @@ class Cluster:
         self.held_binds: list[ef.BindPod] = []
         self.hook: Callable[[ef.RunHook], Status | None] = lambda hook: Status()
         self.held_hooks: list[ef.RunHook] = []
-        self.scheduler: Scheduler = make(self.settings)
         self.received = Received()
         if synced:
             self.tell(*(ev.KindSynced(kind) for kind in self.scheduler.kinds))
@@ -143,6 +144,13 @@ class Cluster:
         events += [ev.NodeAdded(node) for node in self.nodes.values()]
         events += [ev.PodGroupAdded(d, API_VERSIONS[d], item) for (d, _), item in self.objects.items()]
         return self.tell(*events, *(ev.KindSynced(kind) for kind in self.scheduler.kinds))
+
+    def reconfigure(self, settings: Settings, profiles: Mapping[str, Profile] | None = None) -> Self:
+        """Another configuration is in effect; further kinds that it watches are reported missing."""
+        self.settings = settings
+        effects, more = self.scheduler.reconfigure(profiles or self.profiles(), settings, self.now_s)
+        self._done(effects)
+        return self.tell(*(ev.KindMissing(kind) for kind in more)) if more else self
 
     def commit(self, bind: ef.BindPod) -> Pod:
         """The server binds; the watch has not told it yet."""
@@ -250,9 +258,6 @@ class Cluster:
 
     def pod(self, name: str) -> Pod:
         return next(pod for pod in self.pods.values() if pod.metadata.name == name)
-
-    def group(self, name: str) -> Group:
-        return next(group for key, group in self.scheduler.shared.groups.items() if key.name == name)
 
     def state(self, name: str) -> str:
         return self.group(name).state.value

@@ -73,7 +73,7 @@ def test_a_plugin_that_raises_leaves_no_point_open() -> None:
     recorder = Recorder()
     c = Cluster(make=partial(observed, recorder))
     c.node(make_node("n0", gpus=8))
-    profile = c.scheduler.shared.profiles["gangsched"]
+    profile = c.profiles()["gangsched"]
     profile.filtering.capacities = (*profile.filtering.capacities, Broken())
     c.submit(gang("a", pods=1)).run()
     assert recorder.open_points == []

@@ -28,6 +28,7 @@ from gangsched.telemetry import names
 from gangsched.telemetry.sending.export import SpanLane
 from gangsched.telemetry.sending.otlp_json import FileExporter
 from gangsched.telemetry.tracer import GangTracer
+from tests.support.inside import Inside
 from tests.telemetry.traced import RESOURCE, said
 
 
@@ -77,7 +78,7 @@ def test_traces_of_a_storm(seed: int, crashes: bool, monkeypatch: pytest.MonkeyP
     sim.run_for(40.0)
     sim.settle()
     last = processes[id(sim.scheduler)]
-    exist = {group.key for group in last.shared.groups.values()}
+    exist = {group.key for group in Inside(last).groups()}
     assert exist >= last.tracer._traces.keys() | last.tracer._over
     last.tracer.stop()
     spans = [span for process in processes.values() for span in process.spans]

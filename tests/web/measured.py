@@ -34,19 +34,18 @@ class MeasuredCluster(Cluster):
 
     def tell(self, *events: Event) -> Self:
         super().tell(*events)
-        self.measures.count_answers(events, self.scheduler.shared.cache.pods)
+        self.measures.count_answers(events, self.pod_infos())
         return self
 
     async def page(self, *, accept: str = "", **more: Any) -> str:
         """What /metrics would say, with `more` in the place of a reading's fields."""
         totals = await reading.read_groups(self.scheduler, self.now_s, at(self.now_s).timestamp())
-        cache = self.scheduler.shared.cache
         fields: dict[str, Any] = {
             "pending": totals.pending,
             "oldest_s": totals.oldest_s,
             "unschedulable": totals.unschedulable,
-            "n_nodes": cache.nodes.n_live,
-            "n_pods": len(cache.pods),
+            "n_nodes": self.node_table().n_live,
+            "n_pods": len(self.pod_infos()),
             "n_assumed": totals.n_assumed,
             "n_partial_gangs": totals.n_partial_gangs,
             "device_free": await reading.read_devices(self.scheduler),

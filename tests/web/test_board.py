@@ -57,7 +57,7 @@ def test_each_device_has_a_code_and_a_bind_changes_only_its_node() -> None:
 
 def test_a_device_that_is_only_reserved_is_looked_at_until_its_bind_has_landed() -> None:
     c = cluster(nodes=1, gpus=2).submit(gang("train", pods=1, gpus=2)).run()
-    (group,) = c.scheduler.shared.groups.values()
+    (group,) = c.groups()
     (member,) = group.members.values()
     member.state = MemberState.ASSUMED
     cells = Cells(c.scheduler)
@@ -119,7 +119,7 @@ def test_only_so_many_may_look_and_the_last_one_to_leave_takes_the_map_along() -
 def test_hostile_names_are_shown_without_control_characters() -> None:
     c = cluster(nodes=1, gpus=1)
     c.submit(gang("train", pods=1, gpus=1)).run()
-    (group,) = c.scheduler.shared.groups.values()
+    (group,) = c.groups()
     group.key = GroupKey("", "d", "\x1b[31m<img src=x onerror=alert(1)>\u202e\n")
     changes = Cells(c.scheduler).changes(10)
     assert changes.groups == {0: "d/\\x1b[31m<img src=x onerror=alert(1)>\\x202e\\x0a"}

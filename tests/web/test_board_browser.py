@@ -142,7 +142,7 @@ async def test_where_nothing_waits_a_job_is_shown_that_would_run_as_a_gang(chrom
 
 async def test_hostile_text_stays_text(chromium: str) -> None:
     c = cluster(nodes=1, gpus=1).submit(gang("large", pods=2, gpus=1)).run()
-    (group,) = c.scheduler.shared.groups.values()
+    (group,) = c.groups()
     group.problem = _HOSTILE
     async with opened(chromium, c) as (page, complaints):
         await page.wait_for_selector("td.why")

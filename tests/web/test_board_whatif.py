@@ -26,6 +26,7 @@ from gangsched.lab.sim.making import make_scheduler
 from gangsched.web.board.in_copy import CopyFailed, in_copy
 from gangsched.web.board.whatif import MAX_BYTES, NotNow, WhatIf
 from gangsched.whatif.cluster import Classes, read_class
+from tests.support.inside import Inside
 from tests.support.processes import PATIENCE_S
 from tests.support.scenario import Cluster, cluster, gang
 from tests.web.test_access import Server as ApiServer
@@ -60,7 +61,7 @@ def job(n: int, *, gpus: int = 8, name: str = "new", **spec: Any) -> str:
 
 def follower(settings: Settings) -> Scheduler:
     """As a replica that does not lead."""
-    return Scheduler(make_scheduler(settings).shared.profiles, settings, leading=False)
+    return Scheduler(Inside(make_scheduler(settings)).profiles(), settings, leading=False)
 
 
 def whatif_of(c: Cluster, **more: Any) -> WhatIf:
@@ -95,14 +96,14 @@ async def post(browser: Browser, body: bytes | str, **headers: str) -> tuple[int
 
 async def test_where_it_would_go_and_nothing_is_changed() -> None:
     c = cluster(nodes=2, gpus=8).submit(gang("runs", pods=1, gpus=8)).run()
-    n_effects, pods = len(c.effects), dict(c.scheduler.shared.cache.pods)
+    n_effects, pods = len(c.effects), c.pod_infos()
     (one,) = (await asked(c, job(1)))["gangs"]
     (free,) = {"n0", "n1"} - {c.pod("runs-0").spec.node_name}
     assert (one["name"], one["starts"]) == ("default/new", "now")
     [member] = one["members"]
     assert member["node"] == free
     assert len(member["devices"]["nvidia.com/gpu"]) == 8
-    assert (len(c.effects), c.scheduler.shared.cache.pods) == (n_effects, pods)
+    assert (len(c.effects), c.pod_infos()) == (n_effects, pods)
     c.five_more_turns_change_nothing()
     assert c.scheduler.shared.settings.allow_eviction
 

@@ -87,7 +87,7 @@ async def test_without_queueing_nothing_is_estimated_and_that_is_the_reason(
 
 def test_where_no_queue_can_be_asked_for_the_reason_is_reported() -> None:
     c = in_line("next")
-    [group] = [one for one in c.scheduler.shared.groups.values() if str(one.key) == "d/train"]
+    group = c.group("train")
     found = start_of(explain(c.scheduler, group, c.now_s), None, NOW, problem="no leading scheduler answers")
     assert (found.kind, found.text) == ("unknown", "unknown: no leading scheduler answers")
 
@@ -95,7 +95,7 @@ def test_where_no_queue_can_be_asked_for_the_reason_is_reported() -> None:
 @pytest.mark.parametrize("state", GroupState)
 def test_no_state_is_without_an_answer(state: GroupState) -> None:
     c = cluster(nodes=1).submit(gang("a", pods=2, gpus=8)).run()
-    [group] = [one for one in c.scheduler.shared.groups.values() if one.key.name == "a"]
+    group = c.group("a")
     page = msgspec.structs.replace(explain(c.scheduler, group, c.now_s), state=state.value)
     found = start_of(page, None, NOW)
     waits = state in (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState.UNSCHEDULABLE)
@@ -110,7 +110,7 @@ def test_a_start_in_thousands_of_years_has_no_date() -> None:
     queue = Queue(c.scheduler, clock_s=lambda: c.now_s)
     page = msgspec.json.decode(asyncio.run(queue.listed_with_estimates()), type=QueuePage)
     [row] = page.rows
-    [group] = [one for one in c.scheduler.shared.groups.values() if str(one.key) == "d/train"]
+    group = c.group("train")
     found = start_of(explain(c.scheduler, group, c.now_s), row, NOW)
     assert found.text.startswith("estimated, in about 41")
     assert "UTC" not in found.text

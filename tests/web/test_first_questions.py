@@ -41,7 +41,7 @@ def made_by(owner: Owner, pods: list[Pod]) -> list[Pod]:
 
 def printed(c: Cluster, name: str) -> str:
     """What `gangsched explain` prints of it."""
-    [group] = [one for key, one in c.scheduler.shared.groups.items() if str(key) == f"d/{name}"]
+    group = c.group(name)
     out = io.StringIO()
     page = Page(leads=True, explanation=explain(c.scheduler, group, c.now_s), moves=(), trace="")
     print_page(page, Console(file=out, width=1000))
@@ -145,7 +145,7 @@ def test_a_gang_that_has_ended_is_not_called_bound(phases: tuple[str, ...], answ
     assert text.startswith(answer), text
     [row] = gangs_of(c.scheduler, at(c.now_s))
     assert row.state == state
-    [group] = c.scheduler.shared.groups.values()
+    [group] = c.groups()
     out = io.StringIO()
     print_story(story_of(group, c.now_s, 0.0), Console(file=out, width=200))
     first = out.getvalue().splitlines()[0]

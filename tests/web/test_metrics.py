@@ -134,7 +134,7 @@ async def test_a_plugin_that_raises_is_an_error() -> None:
 
     c = MeasuredCluster()
     c.node(make_node("n0", gpus=8))
-    profile = c.scheduler.shared.profiles["gangsched"]
+    profile = c.profiles()["gangsched"]
     profile.filtering.capacities = (*profile.filtering.capacities, Broken())
     c.submit(gang("a", pods=2)).run()
     values = await c.values()

@@ -103,10 +103,10 @@ def test_a_long_queue_is_listed_to_a_limit_and_counted_whole() -> None:
 
 def test_looking_changes_nothing() -> None:
     c = waiting()
-    before = [(group.state, group.attempts) for group in c.scheduler.shared.groups.values()]
+    before = [(group.state, group.attempts) for group in c.groups()]
     listed(c)
     assert not c.scheduler.advance(c.now_s)
-    assert [(group.state, group.attempts) for group in c.scheduler.shared.groups.values()] == before
+    assert [(group.state, group.attempts) for group in c.groups()] == before
 
 
 def starving() -> Cluster:

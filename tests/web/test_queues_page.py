@@ -15,6 +15,7 @@ from gangsched.web.pages.answers import QueueShare, QueuesPage
 from gangsched.web.pages.queue import Queue
 from gangsched.web.pages.queues import queues_page
 from tests.core.queued import GPU, pods, queued
+from tests.support.scenario import Cluster
 
 TREE = """
 queues:
@@ -24,6 +25,10 @@ queues:
   limit: {nvidia.com/gpu: 6}
   queues: [{name: nlp, guaranteed: {nvidia.com/gpu: 2}, namespaces: [nlp]}, {name: cv, namespaces: [cv]}]
 """
+
+
+def page_of(c: Cluster) -> QueuesPage:
+    return queues_page(c.scheduler.shared)
 
 
 def test_each_queue_is_reported_with_all_below_it() -> None:
@@ -42,7 +47,7 @@ def test_the_table_has_a_line_for_each_resource() -> None:
     c = queued(TREE, gpus=8)
     c.submit(pods("nlp", "n", gpus=4)).run()
     out = io.StringIO()
-    print_queues(queues_page(c.scheduler.shared), Console(file=out, width=200))
+    print_queues(page_of(c), Console(file=out, width=200))
     lines = out.getvalue().splitlines()
     assert lines[0].split()[:2] == ["QUEUE", "SHARE"]
     assert lines[1].split() == ["research", "2", "50.0%", "0.0%", "0.234", "0", "1", GPU, "4", "4", "-", "6"]
@@ -56,7 +61,7 @@ def test_a_queue_that_has_only_pods_has_its_line() -> None:
     asks_nothing = [replace(one, resources=None) for one in bare.spec.containers]
     c.submit(replace(bare, spec=replace(bare.spec, containers=asks_nothing))).run()
     out = io.StringIO()
-    print_queues(queues_page(c.scheduler.shared), Console(file=out, width=200))
+    print_queues(page_of(c), Console(file=out, width=200))
     _, *lines = (line.split() for line in out.getvalue().splitlines())
     assert [(line[0], *line[5:]) for line in lines] == [
         ("few", "0", "0", "pods", "-", "-", "-", "3"),
@@ -97,7 +102,7 @@ def test_without_queues_it_says_so() -> None:
     c = queued("")
     assert json.loads(Queue(c.scheduler).queues()) == {"queues": [], "leads": True, "leader": ""}
     out = io.StringIO()
-    print_queues(queues_page(c.scheduler.shared), Console(file=out, width=80))
+    print_queues(page_of(c), Console(file=out, width=80))
     assert out.getvalue() == "No queues are configured.\n"
 
 
@@ -106,7 +111,7 @@ def test_metrics_tell_the_same_in_prometheus_units() -> None:
     c.submit(pods("nlp", "n", gpus=4)).run().submit(pods("cv", "w", gpus=4)).run()
     found = {
         (sample.name, *sample.labels.values()): sample.value
-        for family in queues_families(queues_page(c.scheduler.shared))
+        for family in queues_families(page_of(c))
         for sample in family.samples
     }
     assert found["gangsched_queue_used", "research", GPU] == 4

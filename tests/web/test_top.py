@@ -313,10 +313,10 @@ def test_looking_changes_nothing() -> None:
     def stand(groups: list[Group]) -> list[tuple[str, int]]:
         return [(group.state.value, group.attempts) for group in groups]
 
-    before = stand(list(c.scheduler.shared.groups.values()))
+    before = stand(c.groups())
     anyio.run(page_of, c)
     assert not c.scheduler.advance(c.now_s)
-    assert stand(list(c.scheduler.shared.groups.values())) == before
+    assert stand(c.groups()) == before
 
 
 @pytest.mark.parametrize(("each", "free"), [(1, -2), (10**12, 1 - 2 * 10**12)])
