@@ -72,7 +72,9 @@ def test_a_slip_is_answered_with_what_is_nearest(
 
 
 @pytest.mark.parametrize("command", ["scheduler", "check-config", *COMMANDS])
-def test_no_command_leaves_a_flag_unsaid(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_answers_an_unknown_flag_with_the_nearest_one(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert told(f"{command} --hlep", capsys).endswith("there is no flag --hlep; did you mean --help?")
 
 

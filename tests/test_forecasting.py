@@ -31,7 +31,7 @@ class Estimating:
         self.c.tell(*events)
 
 
-async def test_the_core_is_told_what_is_estimated_and_once_that_nothing_is() -> None:
+async def test_the_core_receives_each_estimate_and_once_that_there_is_none() -> None:
     one = Estimating()
     assert await one.forecasting.look() > 0
     [told] = one.told

@@ -38,7 +38,9 @@ def test_the_module_is_the_command(
 
 
 @pytest.mark.parametrize("value", ["-1", "many"])
-def test_a_limit_of_opentelemetry_that_is_no_number_is_told_in_a_line(tmp_path: Path, value: str) -> None:
+def test_an_opentelemetry_limit_that_is_not_a_number_is_reported_in_one_line(
+    tmp_path: Path, value: str
+) -> None:
     done = as_module(tmp_path, "demo", "--help", OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT=value)
     problem = f"OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT must be a non-negative integer but got {value}"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"gangsched: {problem}\n")

@@ -214,25 +214,25 @@ def test_what_a_pod_had_is_remembered_until_it_is_gone_or_another_has_it() -> No
     has = given(a={"main": "ab"})
     assert memory.completed(has, [running]) == has
     assert memory.completed({}, [running]) == has
-    anew = PlannedPod("uid-new", "default", "a", running.planned)
-    assert memory.completed({}, [anew]) == {}
+    successor = PlannedPod("uid-new", "default", "a", running.planned)
+    assert memory.completed({}, [successor]) == {}
     assert memory.completed(has, [running]) == has
     other = given(b={"main": "bc"})
     assert memory.completed(other, [running, pod("b", main="bc")]) == other
 
 
 def test_what_kubelet_lists_of_a_former_pod_is_not_its_successors() -> None:
-    """The API server has the pod that was made anew; kubelet is busy and has not seen the former one go."""
+    """The API server has the pod that was made again; kubelet is busy and has not seen the former one go."""
     memory = Memory()
     former = pod("a", started=True, main="ab")
     assert memory.completed(given(a={"main": "ab"}), [former])
-    anew = PlannedPod("uid-new", "default", "a", {"main": {GPU: frozenset("cd")}})
+    successor = PlannedPod("uid-new", "default", "a", {"main": {GPU: frozenset("cd")}})
     for _ in range(2):
-        has = memory.completed(given(a={"main": "ab"}), [anew])
-        assert not parse_report(report([GPU], has, [anew])).pods
-    assert memory.completed(given(a={"main": ""}), [anew])
-    has = memory.completed(given(a={"main": "cd"}), [anew])
-    [one] = parse_report(report([GPU], has, [anew])).pods
+        has = memory.completed(given(a={"main": "ab"}), [successor])
+        assert not parse_report(report([GPU], has, [successor])).pods
+    assert memory.completed(given(a={"main": ""}), [successor])
+    has = memory.completed(given(a={"main": "cd"}), [successor])
+    [one] = parse_report(report([GPU], has, [successor])).pods
     assert (one.uid, one.containers) == ("uid-new", {"main": {GPU: ("c", "d")}})
 
 
@@ -240,6 +240,6 @@ def test_a_successor_that_has_started_with_the_former_pods_devices_is_reported()
     memory = Memory()
     memory.completed(given(a={"main": "ab"}), [pod("a", started=True, main="ab")])
     for has_started in (False, True):
-        anew = PlannedPod("uid-new", "default", "a", {"main": {GPU: frozenset("ab")}}, has_started)
-        has = memory.completed(given(a={"main": "ab"}), [anew])
-        assert len(parse_report(report([GPU], has, [anew])).pods) == has_started
+        successor = PlannedPod("uid-new", "default", "a", {"main": {GPU: frozenset("ab")}}, has_started)
+        has = memory.completed(given(a={"main": "ab"}), [successor])
+        assert len(parse_report(report([GPU], has, [successor])).pods) == has_started

@@ -1,4 +1,4 @@
-"""kubelet's answers that are none: each is a failure that is told, and the next call connects anew."""
+"""kubelet's unreadable answers: each is a failure that is reported, and the next call connects again."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def kubelet(directory: Path, lister: Lister) -> AsyncIterator[Kubelet]:
     "garbage",
     [b"\xff" * 40, b"\x0a\xff\xff\xff\xff\x0f", b"[" * 5_000, b"\x0b" * 5_000, b"\x0a\x02\x0a\xff"],
 )
-async def test_an_answer_that_is_none_is_reported_and_asked_again(tmp_path: Path, garbage: bytes) -> None:
+async def test_an_unreadable_answer_is_reported_and_asked_for_again(tmp_path: Path, garbage: bytes) -> None:
     lister = Lister(garbage)
     async with kubelet(tmp_path, lister) as asking:
         with pytest.raises(KubeletError, match=r"kubelet\.sock: the answer cannot be read"):

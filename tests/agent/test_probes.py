@@ -34,7 +34,7 @@ def test_a_counter_that_wraps_goes_on(size: int) -> None:
 
 
 def test_a_counter_that_was_reset_starts_over() -> None:
-    assert growth(5_000_000, 150, 1e9) == 150, "far from any end: the driver was loaded anew"
+    assert growth(5_000_000, 150, 1e9) == 150, "far from any end: the driver was loaded again"
     assert growth(2**32 - 100, 150, 200) == 150, "a wrap would be more than the link can"
     assert growth(5_000_000, 4_000_000, 1000) == 0, "what it shows cannot have been counted since"
 

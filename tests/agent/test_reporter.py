@@ -166,7 +166,7 @@ def test_after_a_long_outage_a_short_one_is_over_soon() -> None:
 
 def test_a_node_recreated_under_its_name_gets_the_inventory() -> None:
     agent = settled("a")
-    agent.node.made_anew("uid-2")
+    agent.node.made_again("uid-2")
     agent.run(1.3 * HEARTBEAT_S, again=devices("a"))
     assert agent.written == {"a": "Healthy"}
     assert "changed by" not in agent.said
@@ -177,7 +177,7 @@ def test_a_write_meant_for_the_predecessor_of_a_node_does_not_reach_it() -> None
     agent.found(*devices("b"))
     effect = agent.reporter.decide(agent.now_s + 2)
     assert isinstance(effect, WriteNode)
-    agent.node.made_anew("uid-2")
+    agent.node.made_again("uid-2")
     agent.node.revision -= 1
     agent._do(effect)
     assert agent.node.value is None
@@ -191,7 +191,7 @@ def test_a_node_that_is_gone_is_waited_for() -> None:
     agent.run(2 * HEARTBEAT_S, again=devices("a"))
     assert "there is no node 'n1' now" in agent.said
     agent.node.exists = True
-    agent.node.made_anew("uid-2")
+    agent.node.made_again("uid-2")
     agent.run(31.0, again=devices("a"))
     assert agent.written == {"a": "Healthy"}
 

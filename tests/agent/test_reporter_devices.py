@@ -120,7 +120,7 @@ def test_a_pod_that_cannot_be_read_at_all_keeps_what_it_had_and_is_named_once_un
     assert "resolved: pod default/p cannot be read" in agent.said
 
 
-# -- an agent that starts anew ----------------------------------------------------------------------------
+# -- an agent that restarts ----------------------------------------------------------------------------
 
 
 def test_a_new_agent_that_finds_what_is_written_writes_nothing() -> None:
@@ -231,7 +231,7 @@ def test_a_register_speaks_when_the_node_is_read_and_is_not_missed_in_between() 
 def test_whatever_happens_the_node_says_in_the_end_what_is_so(seed: int) -> None:
     """Random devices, pods, outages, strangers and restarts; then quiet, and everything must be right.
 
-    Where a stranger wipes the annotation and the agent starts anew before it has seen that, a vanished device
+    Where a stranger wipes the annotation and the agent restarts before it has seen that, a vanished device
     is forgotten: nobody knows of it any more. So only agents that lived on must still list what is held.
     """
     rng = Random(seed)
@@ -266,7 +266,7 @@ def test_whatever_happens_the_node_says_in_the_end_what_is_so(seed: int) -> None
         elif what == 6:
             node.changed_by("stranger", rng.choice([None, "{", '{"nvidia.com/gpu":[]}']))
         elif what == 7:
-            node.made_anew(f"uid-{step}")
+            node.made_again(f"uid-{step}")
         elif what == 8 and not node.down and json_of(node) is not None and agent.reporter.is_in_step:
             agent, has_restarted = Virtual(node, seed=step), True
             agent.pods(*(there(pod, *ids) for pod, ids in held.items()))

@@ -75,7 +75,7 @@ class Node:
             self.annotations[INVENTORY_KEY] = value
         self.writer = writer
 
-    def made_anew(self, uid: str) -> None:
+    def made_again(self, uid: str) -> None:
         self.uid = uid
         self.changed_by("", None)
 

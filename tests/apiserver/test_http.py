@@ -126,7 +126,7 @@ async def test_a_watch_sends_events_and_ends_at_its_timeout(http: aiohttp.Client
     async with http.get(CONFIG_MAPS, params=params) as watch:
         await http.post(CONFIG_MAPS, json={"metadata": {"name": "a"}})
         events = [json.loads(line) async for line in watch.content]
-    # The bookmark comes shortly before the end, so that whoever begins anew begins there.
+    # The bookmark comes shortly before the end, so that whoever starts over begins there.
     assert [event["type"] for event in events] == ["ADDED", "BOOKMARK"]
 
 

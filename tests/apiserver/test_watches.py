@@ -83,7 +83,7 @@ def test_a_field_selector_follows_a_binding(api: Api) -> None:
     assert bound.told() == ["ADDED a"]
 
 
-def test_a_line_is_made_once_for_all_who_are_told_the_same(api: Api) -> None:
+def test_a_line_is_made_once_for_all_watches_that_get_it(api: Api) -> None:
     readers = [api.watch(WATCH) for _ in range(3)]
     api.create(CONFIG_MAPS, "a", labels={"on": "yes"})
     first, *others = [reader.watch.take() for reader in readers]

@@ -212,7 +212,7 @@ def test_what_is_no_trace_is_refused_with_its_line(tmp_path: Path, name: str, te
     assert error in str(raised.value)
 
 
-def test_a_trace_that_is_not_there_is_told_so_whatever_its_name(tmp_path: Path) -> None:
+def test_a_missing_trace_is_reported_whatever_its_name(tmp_path: Path) -> None:
     for name in ("a.swf", "a.txt", "journal"):
         with pytest.raises(ConfigError, match="cannot be read: No such file or directory"):
             read_trace(str(tmp_path / name), 100, 32)

@@ -53,7 +53,7 @@ def test_a_small_run_is_right_in_everything_but_speed(capsys: pytest.CaptureFixt
     assert unmeasured == ["speed / kube-scheduler's gang scheduling, start to last bind"]
 
 
-def test_latency_of_a_few_gangs_is_told_for_each_scheduler(capsys: pytest.CaptureFixture[str]) -> None:
+def test_latency_of_a_few_gangs_is_reported_for_each_scheduler(capsys: pytest.CaptureFixture[str]) -> None:
     size = ["--nodes", "20", "--gangs", "2", "--gang-size", "4", "--rounds", "1"]
     assert main(["--latency", *size, "-o", "json"]) == 0
     report = json.loads(capsys.readouterr().out)

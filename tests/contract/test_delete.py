@@ -50,7 +50,7 @@ def test_a_bound_pod_waits_for_its_kubelet(api: Api) -> None:
     api.get(api.at("pods", "a")).no(404, "NotFound", 'pods "a" not found')
 
 
-def test_grace_can_be_said_in_the_query(api: Api) -> None:
+def test_the_grace_period_can_be_given_in_the_query(api: Api) -> None:
     bound(api, "a")
     assert api.delete(api.at("pods", "a")).ok()["metadata"]["deletionGracePeriodSeconds"] == 30
     bound(api, "b")

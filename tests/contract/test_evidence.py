@@ -122,7 +122,7 @@ def test_an_event_that_is_there_is_named(api: Api) -> None:
 
 
 @pytest.mark.parametrize("path", ["/apis/no.such.group/v1", "/apis/no.such.group/v1/things?limit=5"])
-def test_a_group_that_is_not_served_is_a_404_of_nothing_and_only_the_list_of_groups_reports_that(
+def test_a_group_that_is_not_served_is_a_bare_404_and_only_the_list_of_groups_shows_that(
     api: Api, path: str
 ) -> None:
     answer = api.get(path)

@@ -49,7 +49,7 @@ def deletion_of(obj: Json) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_a_pod_is_told_to_be_leaving_before_it_is_gone(api: Api, dry_run: bool) -> None:
+def test_a_watch_shows_a_pod_terminating_before_it_is_gone(api: Api, dry_run: bool) -> None:
     made = api.post(api.at("pods"), pod("a")).ok(201)
     with api.watch(api.at("pods"), resourceVersion=made["metadata"]["resourceVersion"]) as watch:
         if dry_run:
@@ -63,7 +63,7 @@ def test_a_pod_is_told_to_be_leaving_before_it_is_gone(api: Api, dry_run: bool) 
     assert said == gone
 
 
-def test_a_kubelet_s_last_word_is_told_before_the_pod_is_gone(api: Api) -> None:
+def test_a_watch_shows_a_kubelets_last_change_before_the_pod_is_gone(api: Api) -> None:
     api.post(api.at("pods"), pod("a")).ok(201)
     bind(api, "a")
     marked = api.delete(api.at("pods", "a")).ok()
@@ -184,7 +184,7 @@ def test_a_watch_ends_at_its_timeout(api: Api) -> None:
 
 
 def test_a_version_from_long_ago_is_gone(api: Api) -> None:
-    """As after a compaction: the client has to list anew."""
+    """As after a compaction: the client has to list again."""
     api.forget()
     with api.watch(api.at("configmaps"), resourceVersion="1", timeoutSeconds=5) as watch:
         [(type_, status)] = watch.rest()

@@ -22,7 +22,7 @@ def settings_of(ours: str) -> tuple[Any, Settings]:
     return config, config.settings
 
 
-# What is read anew is another configuration, also where it says the same.
+# What is read again is another configuration, also where it says the same.
 _parsed_once = cache(settings_of)
 
 

@@ -1,4 +1,4 @@
-"""Books, annotations and kubelet's word: what is true is written, what cannot be mended is said."""
+"""Books, annotations and kubelet's word: what is true is written, what cannot be mended is reported."""
 
 from __future__ import annotations
 
@@ -429,7 +429,7 @@ def test_an_edit_does_not_save_a_pod_that_cannot_use_its_devices_from_its_evicti
     assert not c.pods
 
 
-def test_a_pod_that_cannot_use_its_devices_is_told_that_it_stays_while_nobody_may_be_evicted() -> None:
+def test_a_pod_that_cannot_use_its_devices_stays_and_says_so_while_evictions_are_off() -> None:
     c = audited(on_mismatch="evict", allow_eviction=False)
     c.submit(make_pod("x", gpus=2, annotations={CONSTRAINTS_KEY: '{"nvidia.com/gpu":{"linked":true}}'})).run()
     given(c, x=[1, 2])
@@ -570,7 +570,7 @@ def test_a_follower_takes_over_what_its_leader_repairs() -> None:
     assert not any(drift(follower).values())
 
 
-def test_containers_with_devices_of_their_own_are_each_told_them() -> None:
+def test_each_container_gets_the_names_of_its_own_devices() -> None:
     asks = ResourceRequirements(requests={GPU: 1})
     pod: Pod = make_pod("x", gpus=1)
     second = Container(name="second", resources=asks)

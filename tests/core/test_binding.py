@@ -277,7 +277,7 @@ def test_after_a_restart_a_half_bound_gang_is_completed_ahead_of_everybody() -> 
 
 
 def test_after_a_restart_a_half_bound_gang_is_completed_without_the_rest_of_its_set() -> None:
-    """Its set had started. One group of it is through and gone, and one was made anew and waits for that."""
+    """Its set had started. One group of it is through and gone, and one was made again and waits for that."""
     own = {GROUPS_KEY: '["a", "b", "gone"]'}
     c = cluster(nodes=2)
     taken = make_pod("other", gpus=8, scheduler=STRANGER)
@@ -633,7 +633,7 @@ def test_what_failed_before_a_gang_has_started_makes_no_later_rest_longer() -> N
 
 
 @pytest.mark.parametrize(("code", "told"), [("403", True), ("404", False), ("429", False)])
-def test_of_evictions_that_fail_only_those_are_told_that_time_does_not_mend(*, code: str, told: bool) -> None:
+def test_only_failed_evictions_that_time_does_not_mend_are_reported(*, code: str, told: bool) -> None:
     c = cluster(nodes=2, settings=Settings(on_partial_bind="unwind"))
     c.answer, c.evictions = answers(c, a_1="422"), code
     c.submit(gang("a", pods=2, gpus=8)).run().wait(3.0)

@@ -50,7 +50,7 @@ def stream(c: Cluster, n: int, *, first: int = 0) -> Cluster:
     return c
 
 
-def test_a_gang_behind_an_endless_stream_is_counted_and_told_at_its_bound() -> None:
+def test_a_gang_behind_an_endless_stream_is_counted_and_says_when_it_reaches_its_bound() -> None:
     c = blocked(counting(bound=3))
     assert passed(c, "large") == Passed(0, 3, None)
     stream(c, 3)

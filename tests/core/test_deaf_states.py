@@ -153,7 +153,7 @@ def test_room_that_is_lost_is_made_elsewhere_at_once(lost: Callable[[Cluster, st
     assert c.pod("high-0").spec.node_name == other
 
 
-def test_room_that_is_lost_and_cannot_be_made_elsewhere_is_told_and_awaited() -> None:
+def test_room_that_is_lost_and_cannot_be_made_elsewhere_is_reported_and_awaited() -> None:
     c = slow_victims()
     c.submit(gang("high", pods=1, gpus=8, priority=10)).run()
     cordoned(c.clear(), "n0").run()

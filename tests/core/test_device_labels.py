@@ -98,7 +98,7 @@ def test_several_containers_have_a_label_each() -> None:
     assert sorted(".".join(labels.values()).split(".")) == ["g0", "g1", "g2"]
 
 
-def test_a_gang_whose_ids_do_not_fit_is_refused_whole_and_told_the_limit() -> None:
+def test_a_gang_whose_ids_do_not_fit_is_refused_as_a_whole_and_the_limit_is_named() -> None:
     uuids = [f"GPU-6f1c9a2e-b3d4-4c5f-8a1e-00000000000{k}" for k in range(8)]
     c = labelled().node(node_of_annotation("n0", uuids)).node(node_of_annotation("n1", uuids))
     c.submit(gang("a", pods=4, gpus=4)).run()
@@ -165,7 +165,7 @@ def test_a_resource_of_which_no_key_can_be_made_is_refused_with_why() -> None:
     assert "at most 253" in c.said("x")
 
 
-def test_a_pod_made_with_the_annotation_is_told_the_truth_where_it_would_be_read() -> None:
+def test_a_forged_annotation_is_overwritten_where_it_would_be_read() -> None:
     """No policy kept it out; the annotation counts where both are."""
     forged = {ALLOCATED_KEY: '{"main":{"nvidia.com/gpu":["g0"]}}'}
     c = labelled().node(node("n0", "g0", "g1")).submit(make_pod("y", gpus=1)).run()

@@ -281,7 +281,7 @@ def test_a_pod_with_a_mark_that_we_cannot_honour_is_refused_with_the_reason() ->
 
 
 @pytest.mark.parametrize(("mode", "n_events"), [("warn", 1), ("ignore", 0)])
-def test_marks_are_told_or_passed_over_as_the_profile_says(mode: str, n_events: int) -> None:
+def test_marks_are_reported_or_ignored_as_the_profile_says(mode: str, n_events: int) -> None:
     settings = Settings(foreign_markers={"gangsched": mode})
     c = cluster(settings=settings).submit(make_pod("p", annotations=MARKED)).run()
     assert c.pod("p").spec.node_name

@@ -90,7 +90,7 @@ def test_no_room_says_how_many_fit_what_is_most_free_and_what_holds_the_rest() -
     assert "Of these, 1 had room until its other members were placed there." in c.said("train-0")
 
 
-def test_a_cluster_without_nodes_is_told_to_have_none() -> None:
+def test_a_cluster_without_nodes_is_reported_as_such() -> None:
     """Who asked was to compare nodeSelectors with nodes, or to correct the name of the resource."""
     c = cluster(nodes=0).submit(gang("train", pods=2, gpus=8), gang("plain", pods=1, gpus=0)).run()
     for name, n in (("train", "2 members fit"), ("plain", "1 member fits")):
@@ -276,7 +276,7 @@ def test_holders_that_say_when_they_end_are_named_with_it() -> None:
     assert told(c, "train").answer.endswith(ends)
 
 
-def test_a_cluster_without_queueing_is_told_of_ends_only_when_it_asks() -> None:
+def test_without_queueing_ends_are_shown_only_by_explain() -> None:
     c = cluster(nodes=1, gpus=8)
     c.submit(with_annotations(gang("old", pods=1, gpus=8), {"gangsched.io/walltime": "1h"})).run()
     pod = c.pod("old-0")
@@ -294,7 +294,7 @@ def test_what_is_reserved_is_reported_with_the_time_at_which_it_is_given_back() 
     assert found.answer.endswith(f"8 {GPU} are reserved by d/evaluate until 12:00:00 UTC.")
 
 
-def test_an_eviction_that_was_refused_is_told_until_the_pod_goes_after_all() -> None:
+def test_a_refused_eviction_is_reported_until_the_pod_goes_after_all() -> None:
     c = cluster(nodes=1)
     c.evictions = "429"
     c.submit(make_pod("kept", gpus=8)).run()
@@ -361,7 +361,7 @@ def test_gates_are_named() -> None:
     assert found.answer == "2 pods of it wait for scheduling gates: kueue.x-k8s.io/admission."
 
 
-def test_one_is_told_in_the_singular() -> None:
+def test_a_single_pod_node_or_member_is_in_the_singular() -> None:
     pods = gang("gated", pods=1)
     gates = [SchedulingGate("kueue.x-k8s.io/admission")]
     gated = [replace(pod, spec=replace(pod.spec, scheduling_gates=gates)) for pod in pods]
@@ -590,7 +590,7 @@ def test_a_plugin_that_fails_while_it_is_explained_is_named(monkeypatch: pytest.
     assert told(c, "waits").answer == "plugin Quota failed in Admit: ValueError: no such project."
 
 
-def test_nodes_to_add_are_told_for_now_and_for_when_the_others_have_ended() -> None:
+def test_nodes_to_add_are_counted_for_now_and_for_when_the_others_have_ended() -> None:
     c = cluster(nodes=2)
     c.submit(make_pod("runs", gpus=8)).run().submit(gang("wide", pods=3, gpus=8)).run()
     assert told(c, "wide").cures == (

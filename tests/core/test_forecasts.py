@@ -1,4 +1,4 @@
-"""Forecasts: estimated starts are told on the gang's object, apart from promised ones, and compared later."""
+"""Forecasts: estimated starts are written on the gang's object, apart from promises, and compared later."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def conditions(c: Cluster, name: str) -> list[dict[str, Any]]:
     return [one for one, before in zip(found, [None, *found], strict=False) if one != before]
 
 
-def test_a_gang_that_waits_is_told_when_it_starts_about() -> None:
+def test_a_gang_that_waits_is_told_about_when_it_starts() -> None:
     c = queueing().submit(lone("old", "600s")).run()
     submit_gang(c, "large", 2)
     assert not conditions(c, "large")
@@ -152,7 +152,7 @@ def test_the_next_leader_takes_back_what_the_last_one_estimated() -> None:
     assert conditions(c, "large")[-1]["reason"] == "Started"
 
 
-def test_groups_that_are_gone_or_another_by_now_are_told_nothing() -> None:
+def test_groups_that_are_gone_or_replaced_get_no_estimate() -> None:
     c = queueing().submit(lone("old", "600s")).run()
     submit_gang(c, "large", 2)
     found = tuple(estimated_starts(c.scheduler, c.now_s).items())
@@ -238,7 +238,7 @@ def test_what_was_estimated_is_taken_back_where_nothing_is_any_more(how: str) ->
     assert conditions(c, "large")[-1]["reason"] == "Started"
 
 
-def test_after_twenty_starts_a_range_is_told_that_most_of_them_kept() -> None:
+def test_after_twenty_starts_a_range_is_given_that_most_of_them_kept() -> None:
     c = started_after(queueing(nodes=1), *SHARES[:19])
     assert c.scheduler.attempts.forecasts.range_s(100.0) is None
     started_after(c, SHARES[19])

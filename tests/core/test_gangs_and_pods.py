@@ -55,7 +55,7 @@ def test_members_that_want_a_node_each_get_one_each() -> None:
     assert nodes_of(c, "a") == ["n0", "n1", "n2", "n3"]
 
 
-def test_a_node_each_where_there_are_too_few_is_nobody_anywhere_and_a_node_cures_it() -> None:
+def test_with_too_few_nodes_for_one_each_no_member_is_placed_and_a_further_node_cures_it() -> None:
     c = racks(3, 3)
     alone = terms("podAntiAffinity", "a", HOST)
     c.submit(saying(gang("a", pods=4, gpus=1), app="a", affinity=alone)).run()

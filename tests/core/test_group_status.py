@@ -186,8 +186,8 @@ def test_an_object_that_is_made_again_before_its_gang_starts_again_says_so_in_th
     old, pods = make_pod_group("a", spec={"minMember": 2}), [c.pod("a-0"), c.pod("a-1")]
     for node in whole.values():
         c.node(replace(node, spec=replace(node.spec, unschedulable=True)))
-    anew = [replaced_by(c, pod) for pod in pods]
-    c.tell(*(ev.PodDeleted(pod) for pod in pods), *(ev.PodAdded(pod) for pod in anew)).run().clear()
+    remade = [replaced_by(c, pod) for pod in pods]
+    c.tell(*(ev.PodDeleted(pod) for pod in pods), *(ev.PodAdded(pod) for pod in remade)).run().clear()
     c.tell(ev.PodGroupDeleted(COSCHEDULING, version, old))
     new = replace(old, metadata=replace(old.metadata, uid="uid-anew", resource_version=c._next()))
     c.tell(ev.PodGroupAdded(COSCHEDULING, version, new))

@@ -29,7 +29,7 @@ def core_spec(n: int) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("label", [COSCHEDULING_LABEL, COSCHEDULING_OLD_LABEL])
-def test_coscheduling_gangs_wait_for_their_object_and_are_told_their_phase(label: str) -> None:
+def test_coscheduling_gangs_wait_for_their_object_which_gets_their_phase(label: str) -> None:
     c = cluster().submit(*(make_pod(f"a-{k}", gpus=8, labels={label: "a"}) for k in range(2))).run()
     c.wait(6.0)
     assert c.said("a-0") == "gang d/a waits for its PodGroup object, which does not exist (yet)"

@@ -134,7 +134,7 @@ def _in_line(scheduler: Scheduler) -> None:
     ],
 )
 def test_what_is_spoilt_is_reported(spoil: Callable[[Scheduler], None], told: str) -> None:
-    """By a recount that found all sound just before, as by one that begins anew."""
+    """By a recount that found all sound just before, as by one that starts over."""
     scheduler = running().scheduler
     again = Recount(scheduler.shared)
     assert again.find_broken() == []

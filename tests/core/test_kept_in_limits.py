@@ -261,7 +261,7 @@ def test_a_gang_that_was_bound_in_part_has_no_right_to_more_once_none_of_it_is_b
     assert {"wide-0", "wide-1"} <= {*started(c)}
 
 
-@pytest.mark.parametrize("how", ["a member is made anew", "its binds fail"])
+@pytest.mark.parametrize("how", ["a member is made again", "its binds fail"])
 def test_the_count_is_kept_while_it_cannot_be_tried_and_through_failed_binds(how: str) -> None:
     c = kept_out()
     come_and_go(c, 2)

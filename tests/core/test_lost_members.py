@@ -32,7 +32,7 @@ def two(**more: Any) -> Cluster:
     return c
 
 
-def test_a_loss_is_told_at_once_and_once_and_evicts_nobody() -> None:
+def test_a_loss_is_reported_at_once_and_only_once_and_evicts_nothing() -> None:
     c = two().delete("a-1")
     assert events(c, "LostMembers") == [MESSAGE]
     [mark] = [one for one in c.all(ef.WritePodCondition) if one.type == "gangsched.io/GangWhole"]
@@ -78,7 +78,7 @@ def test_explain_says_what_is_missing() -> None:
     assert "lost members" in told.answer
 
 
-def test_it_is_told_when_the_gang_has_enough_again() -> None:
+def test_it_is_reported_when_the_gang_has_enough_members_again() -> None:
     c = two().delete("a-1").clear()
     c.submit(gang("a", pods=1, gpus=8, first=2, min_members=2)).run()
     assert not lacks(c.group("a"))
@@ -94,7 +94,7 @@ def test_members_that_have_succeeded_are_not_lost() -> None:
     assert not events(c, "LostMembers")
 
 
-def test_a_gang_that_has_ended_lacks_nobody() -> None:
+def test_a_gang_that_has_ended_lacks_no_members() -> None:
     c = two().delete("a-1").delete("a-0")
     assert len(events(c, "LostMembers")) == 1
 

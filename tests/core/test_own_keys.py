@@ -1,4 +1,4 @@
-"""Keys that begin as ours do and that nobody reads are told, once, with what may be meant."""
+"""Keys that begin as ours do and that nobody reads are reported once, with what may be meant."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def cures(c: Cluster, name: str) -> tuple[str, ...]:
         ("gangsched.io/" + "x" * 300, "there is no such key"),
     ],
 )
-def test_a_gang_that_starts_is_told_of_it_too(key: str, said: str) -> None:
+def test_a_gang_that_starts_gets_the_warning_too(key: str, said: str) -> None:
     c = cluster().submit(with_annotations(gang("train", pods=3), {key: "4h"})).run()
     assert c.placed("train")
     [event] = events(c)
@@ -279,7 +279,7 @@ def test_a_gang_without_its_number_learns_under_which_name_it_is_there() -> None
     )
 
 
-def test_a_pod_group_is_told_even_before_it_has_pods() -> None:
+def test_a_pod_group_gets_the_warning_even_before_it_has_pods() -> None:
     own = {"gangsched.io/waltime": "4h", "gangsched.io/queue": "a", "gangsched.io/walltime": "4h"}
     c = cluster().object("coscheduling", make_pod_group("a", spec={"minMember": 1}, annotations=own)).run()
     [event] = c.all(ef.RecordEvent)

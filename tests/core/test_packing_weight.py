@@ -145,7 +145,7 @@ def test_a_great_weight_takes_as_few_nodes_and_racks_as_packing(gpus: int) -> No
 def test_computing_only_what_a_member_changes_decides_the_same(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Against computing every score anew for each member."""
+    """Against computing every score again for each member."""
     n_short = 0
     quick = Placing._each_weighed
 

@@ -184,7 +184,7 @@ class Taken:
         return Taken(self.rows)
 
 
-def test_a_filter_that_counts_by_itself_is_told_of_each_sibling_in_every_order() -> None:
+def test_a_filter_that_counts_by_itself_hears_of_each_sibling_in_every_order() -> None:
     c = with_plugins(OneEach())
     c.submit([*gang("g", pods=2, min_members=4), *gang("g", pods=2, gpus=2, min_members=4, first=2)]).run()
     assert c.placed("g", on=4)

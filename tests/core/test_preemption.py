@@ -102,7 +102,7 @@ def test_without_leave_to_evict_there_is_no_preemption() -> None:
     assert "preemption" not in c.said("high-0")
 
 
-def test_a_node_that_does_not_take_the_pod_anyway_gives_nobody_up() -> None:
+def test_nobody_is_evicted_from_a_node_that_would_not_take_the_pod_anyway() -> None:
     c = singles(cluster(nodes=2), 4)
     for name in ("n0", "n1"):
         c.node(replace(c.nodes[name], spec=replace(c.nodes[name].spec, unschedulable=True)))
@@ -271,7 +271,7 @@ def test_gangs_that_start_together_go_together() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_gang_that_has_ended_keeps_nobody_from_going(phase: str) -> None:
+def test_a_gang_that_has_ended_protects_no_other_from_eviction(phase: str) -> None:
     """The more important of two that started together has done its work, and the other one goes on."""
     own = {GROUPS_KEY: '["a","b"]'}
     c = cluster(nodes=2)
@@ -723,7 +723,7 @@ def test_it_is_not_tried_again_where_even_that_is_not_enough() -> None:
     assert c.placed("low")
 
 
-def test_who_has_nobody_evicted_is_not_tried_again_for_that() -> None:
+def test_a_pod_that_never_preempts_is_not_tried_again_for_victims() -> None:
     c = high_behind_high(preempts=False)
     n_before = c.group("waits").attempts
     c.delete("first-1").run().wait(15.0)

@@ -50,7 +50,7 @@ def test_higher_priority_goes_first_then_the_gang_that_was_complete_first() -> N
     assert c.bind_order() == ["high", "late", "low"]
 
 
-def test_the_line_is_told_in_the_order_in_which_groups_will_be_tried() -> None:
+def test_the_line_is_listed_in_the_order_in_which_groups_will_be_tried() -> None:
     c = cluster()
     names = [f"g{i}" for i in range(40)]
     c.submit(*(gang(name, pods=1, priority=7 * i % 40) for i, name in enumerate(names)))

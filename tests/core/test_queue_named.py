@@ -31,7 +31,7 @@ def test_a_queue_that_does_not_exist_is_reported_with_the_nearest_and_never_as_r
     )
 
 
-def test_a_queue_of_others_and_one_with_queues_below_it_are_told_like_one_that_is_not_there() -> None:
+def test_the_message_does_not_tell_another_tenants_queue_from_one_that_does_not_exist() -> None:
     assert told("a-b", "research")[1].answer == (
         "Pod a-b/p names a queue that does not take it: queue research: no queue of this name takes"
         " pods of the namespace a-b; those that do: production."

@@ -199,7 +199,7 @@ def test_in_its_own_queue_a_gang_beyond_the_guarantee_preempts_as_without_queues
 
 
 def test_freed_room_never_goes_back_to_the_victims() -> None:
-    """Their controller makes them anew at once, of a higher priority than who waits for the room."""
+    """Their controller makes them again at once, of a higher priority than who waits for the room."""
     c = queued(TWO, nodes=2)
     c.evictions = "slow"
     for k in range(16):
@@ -486,7 +486,7 @@ def _gpus(pod: Pod) -> int:
 
 
 class Storm:
-    """A few nodes, a random tree, gangs and lone pods. Whoever is evicted is made anew at once, as by its
+    """A few nodes, a random tree, gangs and lone pods. Whoever is evicted is made again at once, as by its
     controller, and nothing ends by itself: a loop would never come to rest."""
 
     def __init__(self, seed: int, *, only_ones: bool = False, limited: bool = False) -> None:

@@ -97,7 +97,7 @@ def test_a_profile_that_comes_brings_its_pods() -> None:
     assert not c.pod("p").spec.node_name
     both = profiles_of("profiles: [{schedulerName: gangsched}, {schedulerName: other}]")
     reconfigured(c, both)
-    c.tell(ev.PodUpdated(c.pod("p"))).run()  # as the reflector tells all pods anew
+    c.tell(ev.PodUpdated(c.pod("p"))).run()  # as the reflector tells all pods again
     assert c.pod("p").spec.node_name
 
 

@@ -176,7 +176,7 @@ def test_one_on_each_node_and_racks_evenly() -> None:
     assert isinstance(answer, Plan)
 
 
-def test_a_budget_that_is_too_small_is_said_to_be() -> None:
+def test_a_budget_that_is_too_small_is_reported() -> None:
     case = Case(_racks([3, 2, 5], [4, 6, 1]), Neighbours(tells_keys=False))
     case.gang(*[(1, "role=a;apart=host:b")] * 3, *[(1, "role=b;apart=rack:a")] * 3, (1, "role=b;near=rack:z"))
     answer = case.run(budget=5)

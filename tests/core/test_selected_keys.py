@@ -115,7 +115,7 @@ def calls_of_a_new_key(n_bound: int) -> int:
 
 
 def test_a_new_key_costs_the_pods_that_have_it_and_no_others() -> None:
-    """All pods were counted anew for it."""
+    """All pods were counted again for it."""
     assert calls_of_a_new_key(240) < calls_of_a_new_key(60) * 1.2
 
 
@@ -219,7 +219,7 @@ def test_services_and_budgets_of_other_namespaces_cost_a_decision_nothing() -> N
 
 @pytest.mark.parametrize("seed", range(5))
 def test_names_and_counts_agree_whatever_happens(seed: int, slow: int) -> None:
-    """Each step ends with validate(), which counts everything anew."""
+    """Each step ends with validate(), which counts everything again."""
     rng = Random(seed)
     c = hosts(4)
     keys = [f"k{i}" for i in range(8)]

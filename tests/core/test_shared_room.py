@@ -149,7 +149,7 @@ def test_racks_that_are_too_many_for_one_turn_take_turns(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_what_is_told_of_mixed_kinds_is_true(seed: int) -> None:
+def test_the_message_about_mixed_kinds_is_true(seed: int) -> None:
     """Against brute force: a gang is found hopeless only where every order of placing it fails."""
     chance = random.Random(seed)
     nodes = [(chance.randint(1, 6), {"host": f"h{i}", "rack": f"r{i % 2}"}) for i in range(4)]

@@ -209,8 +209,8 @@ def test_nobody_waits_for_what_is_left_of_a_gang_that_is_not_recreated() -> None
     assert c.placed("b")
 
 
-def ends_made_anew(*ends: str) -> Cluster:
-    """A chain g0 - g1 - g2 - g3, of which g1 has ended; these are made anew."""
+def ends_made_again(*ends: str) -> Cluster:
+    """A chain g0 - g1 - g2 - g3, of which g1 has ended; these are made again."""
     groups = chain(4)
     c = tell_all(cluster(nodes=2), groups).run()
     assert all(c.placed(f"g{i}") for i in range(4))
@@ -219,11 +219,11 @@ def ends_made_anew(*ends: str) -> Cluster:
 
 
 def test_a_group_waits_for_nobody_to_whom_only_one_that_has_ended_ties_it() -> None:
-    c = ends_made_anew("g0", "g2")
+    c = ends_made_again("g0", "g2")
     assert c.placed("g0")
     assert c.state("g2") == "waiting"
     assert "group d/g3 does not exist" in c.said("g2-0")
-    c = ends_made_anew("g2", "g3")
+    c = ends_made_again("g2", "g3")
     assert c.placed("g2")
     assert c.placed("g3")
 

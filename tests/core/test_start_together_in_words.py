@@ -217,9 +217,9 @@ def test_two_jobs_whose_gangs_are_inferred_start_together() -> None:
     assert c.placed("b")
 
 
-@pytest.mark.parametrize("anew", [("5", "6"), ("5", "3"), ("0", "3"), ("0", "6")])
+@pytest.mark.parametrize("uids", [("5", "6"), ("5", "3"), ("0", "3"), ("0", "6")])
 def test_recreated_jobs_start_together_at_the_latest_when_their_predecessors_are_gone(
-    anew: tuple[str, str],
+    uids: tuple[str, str],
 ) -> None:
     """Four gangs of two names: whose UIDs come first is by chance."""
     c = inferring().submit(job("a", "b", uid="1"), job("b", "a", uid="4")).run()
@@ -228,7 +228,7 @@ def test_recreated_jobs_start_together_at_the_latest_when_their_predecessors_are
     old = [pod.metadata.name for pod in c.pods.values()]
     for name in old:
         c.leave(name)
-    c.submit(job("a", "b", uid=anew[0]), job("b", "a", uid=anew[1])).run()
+    c.submit(job("a", "b", uid=uids[0]), job("b", "a", uid=uids[1])).run()
     c.wait(3.0).delete(*old).run().wait(3.0)
     assert c.placed("a")
     assert c.placed("b")

@@ -1,4 +1,4 @@
-"""What is told about taints: a user's slip where it is one, and never what Kubernetes itself has added."""
+"""What messages say of taints: a slip where it is a user's, and never what Kubernetes itself has added."""
 
 from __future__ import annotations
 

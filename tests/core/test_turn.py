@@ -87,7 +87,7 @@ def test_a_deadline_that_marks_what_it_does_not_declare_is_found() -> None:
         c.wait(c.settings.unschedulable_flush_s + 1.0)
 
 
-def test_a_group_that_is_marked_when_nobody_takes_it_any_more_is_found() -> None:
+def test_a_group_that_is_marked_too_late_in_a_turn_is_found() -> None:
     c = cluster(nodes=1)
     c.submit(make_pod("a")).run()
     group = c.group("a")

@@ -266,7 +266,7 @@ def test_a_gang_whose_members_all_differ_takes_what_it_needs_for_few_questions(q
 
 
 def test_in_many_racks_its_victims_cost_few_questions_too(questions: list[str]) -> None:
-    """They were looked for in each of 16 racks, for each rack anew about every kind."""
+    """They were looked for in each of 16 racks, again for each rack and about every kind."""
     c = full_racks(**{f"r{i:02}": 20 for i in range(16)})
     annotations = {"gangsched.io/topology": f"required:{RACK}"}
     c.submit(all_different(60, annotations=annotations)).run()
@@ -279,7 +279,7 @@ def test_in_many_racks_its_victims_cost_few_questions_too(questions: list[str]) 
 def test_whether_pods_that_are_going_anyway_may_stay_costs_few_cycles(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A set of large gangs was placed anew for each of the first 64 of them, for half a minute."""
+    """A set of large gangs was placed again for each of the first 64 of them, for half a minute."""
     n_cycles = 0
     place = VictimTrials.place
 

@@ -48,7 +48,7 @@ def switch(c: Cluster, queueing: QueueingSettings | None) -> None:
     c.reconfigure(replace(c.settings, queueing=queueing))
 
 
-def state_anew(c: Cluster, walltime: str, *names: str) -> None:
+def restate(c: Cluster, walltime: str, *names: str) -> None:
     for name in names:
         pod = c.pod(name)
         own = {**(pod.metadata.annotations or {}), WALLTIME_KEY: walltime}
@@ -109,13 +109,13 @@ def test_another_schedulers_pod_stays() -> None:
 
 def test_an_extension_before_the_end_moves_the_end_and_a_shorter_one_too() -> None:
     c = evicting().submit(lone("a")).run().wait(500.0)
-    state_anew(c, "1200s", "a")
+    restate(c, "1200s", "a")
     c.wait(729.0)
     assert evicted(c) == []
     c.wait(1.0)
     assert evicted(c) == ["a"]
     c = evicting().submit(lone("a")).run().wait(10.0)
-    state_anew(c, "100s", "a")
+    restate(c, "100s", "a")
     c.wait(119.0)
     assert evicted(c) == []
     c.wait(1.0)
@@ -124,8 +124,8 @@ def test_an_extension_before_the_end_moves_the_end_and_a_shorter_one_too() -> No
 
 def test_an_end_that_was_moved_and_moved_back_is_one_end() -> None:
     c = evicting().submit(lone("a")).run()
-    state_anew(c, "900s", "a")
-    state_anew(c, "600s", "a")
+    restate(c, "900s", "a")
+    restate(c, "600s", "a")
     c.wait(629.0)
     assert not evicted(c)
     c.wait(1.0)
@@ -135,8 +135,8 @@ def test_an_end_that_was_moved_and_moved_back_is_one_end() -> None:
 
 def test_who_states_it_late_or_takes_it_back_is_heard() -> None:
     c = evicting().submit(lone("a", ""), lone("b")).run().wait(300.0)
-    state_anew(c, "400s", "a")
-    state_anew(c, "", "b")
+    restate(c, "400s", "a")
+    restate(c, "", "b")
     c.wait(130.0)
     assert evicted(c) == ["a"]
     c.wait(7200.0)
@@ -298,7 +298,7 @@ def test_a_claim_that_waits_for_it_starts_then() -> None:
 @pytest.mark.parametrize("walltime", ["1800s", "for ever"])
 def test_an_end_that_a_promise_rests_on_is_not_put_off(walltime: str) -> None:
     c = blocked().wait(100.0)
-    state_anew(c, walltime, "holds")
+    restate(c, walltime, "holds")
     c.wait(540.0)
     assert set(evicted(c)) == {"holds"}
 
@@ -308,7 +308,7 @@ def test_who_fills_in_goes_at_the_end_that_it_stated_then_though_it_states_none_
     c = blocked()
     c.delete("passes").run().wait(100.0)
     c.submit(lone("fills", "400s", 8)).run()
-    state_anew(c, "for ever", "fills")
+    restate(c, "for ever", "fills")
     c.wait(428.0)
     assert evicted(c) == []
     c.wait(5.0)
@@ -317,7 +317,7 @@ def test_who_fills_in_goes_at_the_end_that_it_stated_then_though_it_states_none_
 
 def test_an_end_is_put_off_once_the_promise_that_rests_on_it_is_gone() -> None:
     c = blocked().wait(100.0)
-    state_anew(c, "1800s", "holds")
+    restate(c, "1800s", "holds")
     c.wait(2.0).delete("large-0", "large-1").run().wait(700.0)
     assert evicted(c) == []
     c.wait(1027.0)

@@ -1,4 +1,4 @@
-"""What is kept and bounded where packing has a weight: always what computing everything anew comes to."""
+"""What is kept and bounded where packing has a weight: always what computing everything again comes to."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def test_totals_after_changes_are_those_computed_again(block: int) -> None:
                 capacity[row] = rng.choice((0, 0, 1, 2, 4, 8))
                 scores[row] = rng.randint(0, 40)
             kept.change(rows, scores[rows])
-            anew = _totals(view, capacity, weight, n_members, scores)
-            assert np.array_equal(kept.totals, anew.totals), f"seed {seed}"
-            assert kept.largest == anew.largest, f"seed {seed}"
-            assert kept.n_largest == anew.n_largest, f"seed {seed}"
-            assert kept.least <= anew.least, f"seed {seed}"
-            assert kept.most_score >= anew.most_score, f"seed {seed}"
+            again = _totals(view, capacity, weight, n_members, scores)
+            assert np.array_equal(kept.totals, again.totals), f"seed {seed}"
+            assert kept.largest == again.largest, f"seed {seed}"
+            assert kept.n_largest == again.n_largest, f"seed {seed}"
+            assert kept.least <= again.least, f"seed {seed}"
+            assert kept.most_score >= again.most_score, f"seed {seed}"
             assert set(np.flatnonzero(capacity > 0)) <= set(kept.rows.tolist()), f"seed {seed}"
 
 

@@ -36,7 +36,7 @@ from gangsched.model.text.printable import clean, clean_for, marked
 NOWHERE = NodesExcluded(3, (Excluded(2, "NodeResourcesFit", "Insufficient cpu"), Excluded(1, "Own", "no")))
 
 
-def test_a_reason_is_told_in_kube_schedulers_words() -> None:
+def test_a_reason_is_given_in_kube_schedulers_words() -> None:
     told = OfGang("d/a", FewFit("", 1, 2, "a-1", NOWHERE))
     assert str(told) == (
         "gang d/a: 1 of 2 fit; member a-1: 0/3 nodes are available: 2 Insufficient cpu, 1 no."

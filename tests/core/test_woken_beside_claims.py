@@ -47,8 +47,8 @@ def claimed(n_in_line: int) -> Cluster:
 def test_of_a_thousand_in_line_the_claimer_and_who_fills_in_are_tried() -> None:
     c = claimed(1_000)
     ends = next(one for one in c.pods.values() if one.metadata.name == "runs-7")
-    whose = next(one for one in c.claims().all if one.nodes == (ends.spec.node_name,))
-    claimer = whose.unit[0].key.name
+    claim = next(one for one in c.claims().all if one.nodes == (ends.spec.node_name,))
+    claimer = claim.unit[0].key.name
     before, n_claimer, n_short = c.count("attempts"), n_attempts(c, claimer), n_attempts(c, "short")
     c.delete("runs-7").run().wait(2.0)
     assert c.pod("short").spec.node_name == ends.spec.node_name
@@ -61,10 +61,10 @@ def test_once_the_claim_is_gone_the_next_in_line_gets_the_room() -> None:
     c = claimed(50)
     c.delete("short").run()
     node = c.pod("runs-7").spec.node_name
-    whose = next(one for one in c.claims().all if one.nodes == (node,))
+    claim = next(one for one in c.claims().all if one.nodes == (node,))
     c.delete("runs-7").run()
     assert not c.pod("long-0").spec.node_name
-    c.delete(whose.unit[0].key.name).run().wait(20.0)
+    c.delete(claim.unit[0].key.name).run().wait(20.0)
     assert c.pod("long-0").spec.node_name == node
 
 

@@ -116,7 +116,7 @@ def configured(text: str) -> SchedulerConfig:
 
 
 def preempted() -> list[Arrival]:
-    """On two nodes: at 100 s `low` is evicted for `high`, and made anew; `late` waits for both."""
+    """On two nodes: at 100 s `low` is evicted for `high`, and made again; `late` waits for both."""
     return [
         gang(10.0, "low", pods=2, gpus=8, run_s=300.0, controlled=True),
         gang(100.0, "high", pods=2, gpus=8, run_s=200.0, priority=10),

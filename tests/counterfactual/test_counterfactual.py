@@ -114,7 +114,7 @@ def test_the_same_question_has_the_same_answer(full: Path, capsys: pytest.Captur
 def test_with_room_for_all_nobody_is_evicted_and_the_evicted_run_through(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In the recording `low` is evicted at 100 s, made anew, and runs from the end of `high` on."""
+    """In the recording `low` is evicted at 100 s, made again, and runs from the end of `high` on."""
     arrivals = preempted()
     record(tmp_path, cluster(2), arrivals, for_s=800.0)
     found = asked(capsys, tmp_path, "--nodes", "+2", "--like", "n0")
@@ -325,7 +325,7 @@ def test_a_segment_that_is_missing_is_reported_as_a_gap(
 
 
 def test_calls_that_two_segments_have_came_once(tmp_path: Path) -> None:
-    """While a copy of the process writes the state, records go to both: that was told as a gap of 0 s."""
+    """While a copy of the process writes the state, records go to both: that was reported as a gap of 0 s."""
     _, (kept,) = recorded(7, n_gangs=6, per_segment=20)
     days = []
     for name in ("plain", "twice"):

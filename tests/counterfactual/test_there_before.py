@@ -55,7 +55,7 @@ def test_what_ran_before_the_recording_ends_on_shaken_days_when_it_did(
 def test_what_ran_before_and_was_evicted_starts_over_or_runs_through(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As if it had come later: in the model it was on its way out, ended then, and was not made anew."""
+    """As if it had come later: in the model it was on its way out, ended then, and was not made again."""
     arrivals = preempted()
     from_the_middle(tmp_path, arrivals, began_s=50.0, for_s=800.0)
     found = asked(capsys, tmp_path, "--nodes", "+2", "--like", "n0")

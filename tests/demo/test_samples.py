@@ -1,4 +1,4 @@
-"""The demo's files are found and read, and what is wrong with one is said in a line."""
+"""The demo's files are found and read, and what is wrong with one is reported in one line."""
 
 from __future__ import annotations
 

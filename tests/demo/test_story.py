@@ -40,7 +40,7 @@ async def test_it_lasts_as_long_as_people_can_follow() -> None:
     assert 20 < play.seen.scene.at_s < 60
 
 
-async def test_what_is_told_has_the_numbers_that_were_seen() -> None:
+async def test_the_story_has_the_numbers_that_were_seen() -> None:
     play = await Rehearsal().play()
     shown = [frame.shows for frame in play.frames]
     assert len(shown) == len(STORY)

@@ -162,7 +162,7 @@ def _config(documents: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def schema() -> str:
-    """The chart's schema as it is, with the configuration's fields written anew."""
+    """The chart's schema as it is, with the configuration's fields written again."""
     written: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
     definitions = dict(_SHAPES)
     for name, document in FIELDS.items():

@@ -108,7 +108,7 @@ def image(tree: Path) -> str:
 
 
 def main() -> None:
-    """Builds into a folder, which is made anew."""
+    """Builds into a folder, which is made again."""
     parser = argparse.ArgumentParser(prog="release", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("dist"))
     parser.add_argument("--no-image", action="store_true")

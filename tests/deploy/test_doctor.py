@@ -57,7 +57,7 @@ def test_the_rights_that_are_asked_about_are_those_of_the_role() -> None:
     assert len(asked) == len(set(asked))
 
 
-def test_the_rights_of_a_configuration_are_asked_about_and_told_with_what_grants_them() -> None:
+def test_the_rights_a_configuration_needs_are_checked_and_named_with_what_grants_them() -> None:
     ours = "devices: {repairAnnotations: true}\ninferGangs: [Job]\n"
     text = file_with(ours)
     own = text.replace("profiles:", "leaderElection: {resourceName: b, resourceNamespace: c}\nprofiles:")
@@ -111,7 +111,7 @@ def test_without_a_configuration_the_rights_are_those_of_the_role() -> None:
     assert set(rights.values()) == {"kubectl apply -f deploy/rbac.yaml"}
 
 
-def test_what_plugins_follow_is_asked_about_and_told_with_what_grants_it() -> None:
+def test_the_rights_to_what_plugins_follow_are_checked_and_named_with_what_grants_them() -> None:
     """Without these rights `System` spreads nothing."""
     args = """
 - schedulerName: gangsched

@@ -294,7 +294,7 @@ def test_a_running_pod_is_read_and_applied_again(held: str, kubectl: Kubectl, al
     assert keys_of(alice, held) == KEYS
 
 
-def test_a_copy_of_a_running_pod_is_told_what_to_leave_out(held: str, kubectl: Kubectl) -> None:
+def test_the_refusal_of_a_running_pods_copy_says_what_to_leave_out(held: str, kubectl: Kubectl) -> None:
     pod = yaml.safe_load(kubectl.run(["get", "pod", held, "-o", "yaml"]).out)
     pod["metadata"] = {"name": f"{held}-copy", "annotations": pod["metadata"]["annotations"]}
     said = kubectl.run(["apply", "-f", "-"], yaml.safe_dump(pod))

@@ -2,7 +2,7 @@
 
 Lives here: one line for each name and each member, with its arguments and types as they are written in the
 source. Of what a plugin is handed, only the members in `HANDED` are promised; of everything else here, all
-that has no underscore. The record is taken anew only under another API_VERSION that CHANGELOG.md names.
+that has no underscore. The record is taken again only under another API_VERSION that CHANGELOG.md names.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def is_noted(version: str) -> bool:
 
 
 def accept() -> str:
-    """Take the record anew. Returns why not, "" where it was done."""
+    """Take the record again. Returns why not, "" where it was done."""
     was = RECORD.read_text().partition("\n")[0].removeprefix(_HEAD) if RECORD.exists() else ""
     now = plugin.API_VERSION
     if was == now and changes():

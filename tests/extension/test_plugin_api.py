@@ -45,7 +45,7 @@ def test_a_change_is_shown_with_what_to_do_and_recorded_only_under_another_versi
     assert recorded.read_text() == plugin_api.face()
 
 
-def test_each_hook_is_of_a_protocol_and_each_method_of_a_protocol_is_a_hook() -> None:
+def test_each_hook_belongs_to_a_protocol_and_each_protocol_method_is_a_hook() -> None:
     assert members().hooks.keys() == HOOKS.keys()
     kinds = [
         getattr(plugin, name)

@@ -47,7 +47,7 @@ class Host:
         self.config: SchedulerConfig = source.read()
         self.scheduler = Scheduler(self.build(self.config), self.config.settings)
         self.followed: list[str] = []
-        self.n_told_anew = self.n_woken = 0
+        self.n_all_emitted = self.n_woken = 0
         self.forbidden: set[str] = set()
         self.asked_s: list[float] = []
 
@@ -92,7 +92,7 @@ class Host:
         self.n_woken += 1
 
     def emit_all_pods(self) -> None:
-        self.n_told_anew += 1
+        self.n_all_emitted += 1
 
 
 class Scene:
@@ -179,9 +179,9 @@ async def test_reading_the_same_configuration_again_changes_nothing(scene: Scene
 
 async def test_a_profile_that_comes_or_goes_has_all_pods_emitted_again(scene: Scene) -> None:
     await scene.read(BASE.format(7))
-    assert scene.host.n_told_anew == 0
+    assert scene.host.n_all_emitted == 0
     await scene.read(KUBE + "profiles: [{schedulerName: gangsched}, {schedulerName: other}]\n")
-    assert scene.host.n_told_anew == 1
+    assert scene.host.n_all_emitted == 1
     assert set(scene.host.profiles) == {"gangsched", "other"}
 
 

@@ -254,7 +254,7 @@ def test_a_journal_is_a_workload_of_the_bench(tmp_path: Path) -> None:
         ("swf", SWF, ("--node-list", "/nowhere"), "--node-list: cannot be read: No such file"),
     ],
 )
-def test_what_cannot_be_imported_is_said_and_leaves_nothing(
+def test_what_cannot_be_imported_is_reported_and_leaves_nothing(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     kind: str,
@@ -490,7 +490,7 @@ def test_what_was_only_tried_did_not_happen(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_pods_that_are_deleted_together_are_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """They waited for ever, as where a namespace was deleted, and nothing was told to be missing."""
+    """They waited for ever, as where a namespace was deleted, and nothing was reported missing."""
     deleted = {"kind": "PodList", "items": [a_pod("a", "p1"), a_pod("older", "p0")]}
     log = (
         audited("02:00:00", "create", "a", responseObject=a_pod("a", "p1"))

@@ -120,7 +120,7 @@ def test_a_day_of_indexed_jobs_is_written_whatever_their_suffixes_are(tmp_path: 
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_day_of_jobs_with_roles_is_written_whose_ranks_go_by_length(tmp_path: Path, seed: int) -> None:
+def test_a_day_of_jobs_with_roles_and_ranks_by_length_is_written(tmp_path: Path, seed: int) -> None:
     kept, _ = day_of_jobs(Random(seed), ["orca", "orca-7b"], pods_of_roles)
     after = written(kept, tmp_path)
     assert [one for one in ("orca", "chief", "whales", "-ps-") if one in after] == []

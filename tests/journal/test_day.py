@@ -42,7 +42,7 @@ def test_the_day_is_decided_as_it_was(name: str) -> None:
 
 
 def test_everything_is_in_it() -> None:
-    """A day that is made anew must not come to lack something."""
+    """A day that is made again must not come to lack something."""
     events: Counter[str] = Counter()
     groups: set[GroupKey] = set()
     n_configs = 0
@@ -89,7 +89,7 @@ def test_a_change_that_alters_a_decision_shows_which_when_and_for_whom() -> None
     assert now.startswith("  now:  ")
     assert before.split()[1:3] == now.split()[1:3], "the same time and gang"
     assert before.split()[3:] != now.split()[3:]
-    assert "`make day` makes the day anew" in said
+    assert "`make day` makes the day again" in said
 
 
 def test_another_order_names_both_groups() -> None:
@@ -125,7 +125,7 @@ def test_a_day_recreated_is_accepted_and_reported(tmp_path: Path) -> None:
     assert all("all as before" in line for line in accept.compared(made, read_kept(other)))
 
 
-def test_what_a_change_did_is_told_gang_by_gang() -> None:
+def test_what_a_change_did_is_reported_gang_by_gang() -> None:
     before = {"p": ["00:00:01.00 d/a on n1", "00:00:02.00 d/b on n2", "00:00:03.00 d/x-1 is evicted"]}
     now = {"p": ["00:00:01.00 d/a on n3", "00:00:09.00 d/b on n2", "00:00:10.00 d/c on n4"]}
     told = "\n".join(accept.compared(before, now))

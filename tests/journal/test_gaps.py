@@ -54,7 +54,7 @@ def on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
 def test_it_goes_on_with_a_state_once_the_disk_takes_it(
     tmp_path: Path, on_a_full_disk: Callable[..., DiskJournal]
 ) -> None:
-    """It is said once that there is a gap, and once that it is over, however often it was tried."""
+    """A gap is reported once, and its end once, however often it was tried."""
     began: list[Record] = [Start(1, 5.0, 5.0, True, "", {}, {}, 7, "no", "full"), State(b"state")]
     with structlog.testing.capture_logs() as logs:
         journal = on_a_full_disk(n_refused=3)

@@ -83,7 +83,7 @@ def test_a_collector_that_refuses_is_a_mistake_of_the_user(
     assert f"--trace-endpoint: {url} does not take spans: " in capsys.readouterr().err
 
 
-def test_one_that_nobody_answers_at_is_another(
+def test_an_endpoint_at_which_nothing_answers_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tracing, "_TIMEOUT_S", 0.5)
@@ -94,7 +94,7 @@ def test_one_that_nobody_answers_at_is_another(
     assert "--trace-endpoint: 'localhost' is not the URL of a collector" in capsys.readouterr().err
 
 
-def test_a_state_of_a_core_that_nobody_observed_has_no_traces(
+def test_the_state_of_a_core_that_was_not_observed_has_no_traces(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The pages observe it; without them, traces begin where the journal does."""

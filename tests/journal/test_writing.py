@@ -222,7 +222,7 @@ def test_a_state_that_cannot_be_written_leaves_the_old_segment(tmp_path: Path) -
     with structlog.testing.capture_logs() as logs:
         journal.begin_segment(2, write)
         journal.put(framed(End(2.0, "meanwhile")))
-        until(lambda: logs, "it is told")
+        until(lambda: logs, "it is reported")
     assert logs[0]["err"] == "NotWritable: an array of objects"
     time.sleep(0.5)
     assert not journal.wants_segment, "not again at once"
@@ -262,7 +262,7 @@ def test_a_copy_whose_end_somebody_else_was_told_leaves_the_old_segment(
     monkeypatch.setattr(os, "waitpid", gone)
     with structlog.testing.capture_logs() as logs:
         journal.begin_segment(2, lambda: [framed(START)])
-        until(lambda: logs, "it is told")
+        until(lambda: logs, "it is reported")
     monkeypatch.undo()
     assert logs[0]["err"] == "its copy ended with status -1"
     journal.put(framed(End(2.0, "after")))

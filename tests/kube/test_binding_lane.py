@@ -113,7 +113,9 @@ async def test_a_refusal_for_good_that_names_the_pod_fails(code: int, kind: str)
 
 @pytest.mark.parametrize("code", [400, 403, 404, 413, 422])
 @pytest.mark.parametrize("reason", ["", "Why"])
-async def test_a_refusal_that_names_no_pod_is_unknown_and_told_as_a_refusal(code: int, reason: str) -> None:
+async def test_a_refusal_that_names_no_pod_is_unknown_and_reported_as_a_refusal(
+    code: int, reason: str
+) -> None:
     refusal = status(code, reason=reason, message="denied by a webhook")
     async with ScriptedServer(script=[refusal]) as server, running(server.port) as lane:
         lane.lane.submit(bind())

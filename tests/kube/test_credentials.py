@@ -274,7 +274,7 @@ async def test_a_plugin_that_answers_what_cannot_be_read_is_named(
         ),
     ],
 )
-async def test_a_plugin_that_answers_something_else_is_told_what(
+async def test_the_error_says_what_is_wrong_with_a_plugins_answer(
     tmp_path: Path, answer: str, says: str
 ) -> None:
     path = kubeconfig(tmp_path, plugin(tmp_path, f"print({answer})"))
@@ -311,7 +311,7 @@ async def test_a_plugin_may_write_null_for_what_it_does_not_give(tmp_path: Path)
         {"exec": {"apiVersion": None, "command": "a", "env": [{"name": "A", "value": "SECRET"}]}},
     ],
 )
-async def test_a_mistake_beside_a_secret_is_told_without_it(
+async def test_a_mistake_beside_a_secret_is_reported_without_the_secret(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, user: dict[str, Any]
 ) -> None:
     with pytest.raises(ConfigError, match="Expected key") as caught:

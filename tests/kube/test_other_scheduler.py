@@ -145,7 +145,7 @@ def test_where_the_configured_namespace_is_not_there_they_meet_in_one_that_is() 
 
 
 @pytest.mark.parametrize("spec", [{"holderIdentity": 7, "renewTime": []}, None, {}])
-def test_a_lease_that_says_nothing_readable_is_nobody(spec: Any) -> None:
+def test_a_lease_that_cannot_be_read_names_no_other_scheduler(spec: Any) -> None:
     server = Leases()
     one = scheduler(server, "one")
     assert looks(one) == {}

@@ -117,7 +117,7 @@ async def test_a_plugins_list_and_the_list_of_bound_pods_end_too() -> None:
 
 
 @pytest.mark.parametrize("page", ['"metadata": 1', '"items": {"a": 1}', '"metadata": {"continue": 5}'])
-async def test_a_list_that_is_none_is_an_error_of_the_api_to_a_plugin(page: str) -> None:
+async def test_an_unreadable_list_is_an_api_error_to_a_plugin(page: str) -> None:
     class Client:
         async def get(self, *_: Any, **__: Any) -> bytes:
             return b'{"kind": "PodList", %s}' % page.encode()

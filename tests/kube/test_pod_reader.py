@@ -244,7 +244,7 @@ LOST: dict[str, object] = {"exitCode": 137, "reason": "ContainerStatusUnknown"}
         ({"containerStatuses": [{"containerID": "containerd://1", "state": {"terminated": LOST}}]}, False),
         ({"containerStatuses": [{"state": {"terminated": LOST}, "lastState": {"terminated": LOST}}]}, False),
     ],
-    ids=["never made", "not even an init container", "made, and lost", "made anew before"],
+    ids=["never made", "not even an init container", "made, and lost", "made again before"],
 )
 def test_a_container_that_kubelet_cannot_find_has_run_if_it_was_ever_made(
     status: dict[str, object], *, refused: bool

@@ -176,7 +176,7 @@ def test_a_repeated_list_is_emitted_when_it_is_whole(watching: WatchState) -> No
     assert watching.n_held == 0
 
 
-def test_after_a_first_list_that_expired_the_next_is_told_when_it_is_whole(state: WatchState) -> None:
+def test_after_a_first_list_that_expired_the_next_is_passed_on_once_it_is_whole(state: WatchState) -> None:
     """b has taken a's place in between: b must not be told while a still counts as there."""
     assert told(state.page(page(pod("a", 3), rv=10, token="t1"))) == ["+a"]
     state.gone()
@@ -191,7 +191,7 @@ def test_what_was_held_back_is_not_lost_with_a_list_that_is_given_up(watching: W
     assert told(watching.page(page(pod("a", 3), rv=30))) == ["+c", "-b", "-c"]
 
 
-def test_a_page_that_is_none_loses_nothing_of_the_pages_before(watching: WatchState) -> None:
+def test_an_unreadable_page_loses_nothing_of_the_pages_before(watching: WatchState) -> None:
     watching.gone()
     watching.page(page(pod("c", 15), rv=20, token="t1"))
     with pytest.raises(ApiError):

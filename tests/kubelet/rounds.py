@@ -91,7 +91,7 @@ class Round:
         self.had: dict[str, dict[str, dict[str, frozenset[str]]]] = {}
         """By UID of pods that have ended: container -> resource -> what it had."""
         self.unknown: set[str] = set()
-        """Ended pods that said something else when the agent was started anew: it does not know of them."""
+        """Ended pods that said something else when the agent was restarted: it does not know of them."""
         self.now_s = 0.0
         self.n_replaced = 0
         self.n_cut = 0
@@ -223,7 +223,7 @@ class Round:
         if uid in self.kubelet.failed and not self.api.pods[uid].is_terminal:
             self.api.set_phase(uid, "Failed")
             self.n_replaced += 1
-            self.scheduler.make_anew(pod)
+            self.scheduler.make_again(pod)
 
     def kubelet_says(self) -> None:
         """One of the pods that it has admitted gets its startTime."""
@@ -267,7 +267,7 @@ class Round:
         return False
 
     async def restart_kubelet(self) -> None:
-        """All pods come anew; its sources are ready, and the Pods API answers, when they have."""
+        """All pods come again; its sources are ready, and the Pods API answers, when they have."""
         self.kubelet.restart()
         self._known = None
         self._register()

@@ -171,7 +171,7 @@ class RoundScheduler:
     def _of_numa(self, devices: set[str], where: int) -> set[str]:
         return {device for device in devices if self._inventory[GPU][device] == where}
 
-    def make_anew(self, pod: Pod) -> None:
+    def make_again(self, pod: Pod) -> None:
         """As the controller of its gang does with a pod that has failed."""
         self.waiting.append((self._gang_of[pod.metadata.uid], shape_of(pod), is_near(pod)))
 

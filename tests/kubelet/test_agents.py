@@ -1,7 +1,7 @@
 """Fifty agents as processes against a real API server, each with a kubelet of the tests behind real sockets.
 
 400 devices; gangs are bound and handed out, and what kubelet gave is confirmed; then an agent is killed and
-started again, a kubelet's socket is made anew, a device fails. Nothing may be lost. The times are figures.
+started again, a kubelet's socket is made again, a device fails. Nothing may be lost. The times are figures.
 """
 
 from __future__ import annotations
@@ -294,7 +294,7 @@ def test_nothing_is_lost_among_fifty_agents(
         f"{N_NODES} agents: {N_NODES * N_DEVICES} devices listed in {listed_s:.0f} s ({AT_A_TIME} processes"
         f" started at a time); {n_pods} pods bound {bound_s:.1f} s after the last was made, given"
         f" {given_s:.1f} and confirmed {confirmed_s:.1f} s later; agent killed: registered again after"
-        f" {agent_s:.1f} s; its kubelet's socket made anew: {kubelet_s:.1f} s; a device failed: on the Node"
+        f" {agent_s:.1f} s; its kubelet's socket made again: {kubelet_s:.1f} s; a device failed: on the Node"
         f" after {node_s:.1f} s, told to kubelet {reported_s:.1f} s later",
     )
 

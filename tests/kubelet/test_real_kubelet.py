@@ -3,9 +3,9 @@
 Two nodes of this machine, each with its kubelet, containerd and agent; etcd, kube-apiserver and the scheduler
 as processes with the rights of deploy/. On n1 the agent reads kubelet's Pods API, on n2 it does not and the
 plan comes from the API server. Gangs of mixed sizes come in waves, each container prints its environment and
-its device files; between the waves kubelets and agents are started anew while pods come and go. kubelet
-refuses, for good, pods that it meets while it knows no plugin, and others die with it: they are made anew, as
-by their controller.
+its device files; between the waves kubelets and agents are restarted while pods come and go. kubelet refuses,
+for good, pods that it meets while it knows no plugin, and others die with it: they are made again, as by
+their controller.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Site:
     def failed(self) -> list[Json]:
         return [pod for pod in self.pods().values() if pod["status"]["phase"] == "Failed"]
 
-    def made_anew(self) -> dict[str, str]:
+    def made_again(self) -> dict[str, str]:
         """As their StatefulSet would: under the same names, in the same gang. Name -> why it had failed."""
         found = self.failed()
         for pod in found:
@@ -307,11 +307,11 @@ def test_each_container_has_the_devices_in_its_pods_annotation(
             site.agents["n1"].kill()
             site.start_agent("n1")
     failures: Counter[str] = Counter()
-    anew: set[str] = set()
+    remade: set[str] = set()
     while not all(pod["status"]["phase"] == "Succeeded" for pod in site.pods().values()):
-        made = site.made_anew()
+        made = site.made_again()
         failures.update(made.values())
-        anew |= made.keys()
+        remade |= made.keys()
         site.until(lambda: site.failed() or all(map(_is_over, site.pods().values())), "all pods end")
     took_s = time.monotonic() - started_s
     pods = site.pods()
@@ -320,7 +320,7 @@ def test_each_container_has_the_devices_in_its_pods_annotation(
     wrong = {name: said for name, pod in pods.items() if (said := differs(site, pod))}
     # By the API server's word members of a gang may get one another's sets, and one that ends at once may
     # keep its annotation. n1 goes by it only while its kubelet starts.
-    late = [name for name in wrong if is_exchanged(site, pods, name, anew)]
+    late = [name for name in wrong if is_exchanged(site, pods, name, remade)]
     wrong = {name: said for name, said in wrong.items() if name not in late}
     assert not wrong, "\n".join(f"{name}: {said}" for name, said in wrong.items())
     assert len(late) <= N_PODS // 20, late
@@ -329,8 +329,8 @@ def test_each_container_has_the_devices_in_its_pods_annotation(
     record_property(
         "figure",
         f"real kubelets: {len(pods)} pods in gangs of 1 to 4 on two nodes ({by_node}), {took_s:.0f} s with"
-        " kubelets and agents started anew; every container's variables and device files are its pod's"
-        f" annotation ({len(late)} ended with a sibling's); made anew because of the restarts:"
+        " kubelets and agents restarted; every container's variables and device files are its pod's"
+        f" annotation ({len(late)} ended with a sibling's); made again because of the restarts:"
         f" {dict(failures) or 'none'}",
     )
 
@@ -339,12 +339,12 @@ def _is_over(pod: Json) -> bool:
     return pod["status"]["phase"] in ("Succeeded", "Failed")
 
 
-def is_exchanged(site: Site, pods: dict[str, Json], name: str, anew: set[str]) -> bool:
-    """Has another member of its gang what this one's annotation says, or had one that was made anew?"""
+def is_exchanged(site: Site, pods: dict[str, Json], name: str, remade: set[str]) -> bool:
+    """Has another member of its gang what this one's annotation says, or had one that was made again?"""
     held = json.loads(pods[name]["metadata"]["annotations"]["gangsched.io/allocated-devices"])["main"]
     gang = name.rpartition("-")[0]
     siblings = [pods[other] for other in pods if other != name and other.rpartition("-")[0] == gang]
-    if any(other["metadata"]["name"] in anew for other in siblings):
+    if any(other["metadata"]["name"] in remade for other in siblings):
         return len(printed(site, pods[name])["fpga"]) == len(held.get(FPGA, []))
     return any(printed(site, other)["fpga"] == sorted(held.get(FPGA, ["-"])) for other in siblings)
 

@@ -139,7 +139,7 @@ def test_without_the_spacing_of_a_gangs_own_members_some_get_what_they_cannot_us
 
 
 def test_a_topology_manager_that_is_told_numa_nodes_is_refused_and_never_given_a_torn_set() -> None:
-    """It takes what it has aligned and asks nobody; those pods fail, and are made anew by their owner."""
+    """It takes what it has aligned and asks nobody; those pods fail, and are made again by their owner."""
     refused = 0
     for seed in range(N_FEWER):
         made = play(seed, aligns=True, tell_numa=True, shows_pods=seed % 2 == 1, turns=300)

@@ -323,7 +323,7 @@ async def test_an_agent_that_ends_leaves_the_sockets_of_the_one_that_has_followe
                 await new.registered(2)
                 clients = dict(sockets.clients)
                 old_runs.cancel_scope.cancel()
-            # More than enough for the other to miss its socket and to make it anew.
+            # More than enough for the other to miss its socket and to make it again.
             await anyio.sleep(10 * device_plugin.SOCKET_S)
             assert sockets.clients == clients
             assert sockets.n_registrations == 2 * len(PLUGINS)

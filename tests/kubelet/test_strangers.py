@@ -109,7 +109,7 @@ async def test_a_directory_in_the_place_of_a_socket_costs_that_plugin_alone(dire
         await until(lambda: made.sockets.n_registrations == 3)
 
 
-async def test_a_request_that_is_none_is_refused_without_a_traceback(
+async def test_an_unreadable_request_is_refused_without_a_traceback(
     directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with node(directory) as made:

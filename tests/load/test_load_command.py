@@ -228,7 +228,7 @@ async def test_nodes_without_an_agent_are_shown_by_metrics_server(
     assert "No node is measured" in capsys.readouterr().out
 
 
-async def test_a_node_that_cannot_be_read_is_told_and_costs_its_own_line_alone(
+async def test_a_node_that_cannot_be_read_is_reported_and_costs_only_its_own_line(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     metrics = Metrics()

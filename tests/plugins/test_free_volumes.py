@@ -1,4 +1,4 @@
-"""VolumeBinding follows which volumes are free, and answers as one that looks at all of them anew."""
+"""VolumeBinding follows which volumes are free, and answers as one that looks at all of them again."""
 
 from __future__ import annotations
 

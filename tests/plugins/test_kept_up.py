@@ -68,7 +68,7 @@ def _same(found: list[BoolArray | None], right: list[BoolArray | None]) -> bool:
 
 
 @pytest.mark.parametrize("block", range(10))
-def test_what_is_kept_up_is_what_a_copy_is_told_that_asks_for_the_first_time(block: int) -> None:
+def test_what_is_kept_up_equals_what_a_first_look_finds(block: int) -> None:
     changed = 0
     for seed in range(block * 30, block * 30 + 30):
         rng = Random(f"kept-up-{seed}")

@@ -131,7 +131,7 @@ def service(c: Cluster, **selector: str) -> None:
     c.cache.index.selected.name("s", selector)
 
 
-def test_pods_of_a_service_are_spread_by_default_and_without_one_nobody_is() -> None:
+def test_pods_of_a_service_are_spread_by_default_and_pods_without_one_are_not() -> None:
     c = zones("a", "b")
     running(c, 1, 0)
     assert scores(c, labelled("p", app="web")) is None
@@ -226,7 +226,7 @@ def test_a_gang_that_prefers_to_be_spread_is_not_packed() -> None:
 def test_a_pod_with_as_many_constraints_as_may_be_costs_a_few_looks_at_each(
     monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    """Each used to look at the label of every other, and past 256 labels each look read every node anew."""
+    """Each used to look at the label of every other, and past 256 labels each look read every node again."""
     c, n = zones("a", "b"), MAX_POD_TERMS
     looks: list[str] = []
     look = NodeTable.label_column

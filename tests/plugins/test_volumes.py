@@ -306,7 +306,7 @@ def calls_of(monkeypatch: pytest.MonkeyPatch, of: Any, name: str) -> list[None]:
 def test_what_a_member_costs_does_not_grow_with_the_siblings_that_were_placed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each with a claim of its own: what its siblings get was worked out anew for each, and their promises
+    """Each with a claim of its own: what its siblings get was worked out again for each, and their promises
     were gone through."""
     chosen = calls_of(monkeypatch, Matching, "choice")
     read = calls_of(monkeypatch, node_volume_limits, "volumes_of")

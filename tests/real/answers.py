@@ -2,7 +2,7 @@
 
 Lives here: a cluster whose scheduler may be asked, what `gangsched explain` and the pod's condition say, and
 the comparison with docs/why-pending.md. Not here: how each gang comes to rest (test_answers_*.py). With
-GANGSCHED_WRITE_ANSWERS=1 the page's sections are written anew from what is seen.
+GANGSCHED_WRITE_ANSWERS=1 the page's sections are written again from what is seen.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def shown(title: str, told: Told) -> None:
     assert title in found, f"docs/why-pending.md has no section {title!r}; {WRITE_VARIABLE}=1 writes it"
     on_page, seen = plain(found[title]), plain(section)
     assert on_page == seen, (
-        f"{title}: {WRITE_VARIABLE}=1 writes it anew. On the page:\n{on_page}\nSeen:\n{seen}"
+        f"{title}: {WRITE_VARIABLE}=1 writes it again. On the page:\n{on_page}\nSeen:\n{seen}"
     )
 
 

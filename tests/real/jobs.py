@@ -138,7 +138,7 @@ def checked_jobs(plane: ControlPlane, directory: Path) -> Iterator[JobCluster]:
         with checking(JobCluster(plane, directory)) as made:
             yield made
     finally:
-        # The Jobs first: their controller makes the pods anew for as long as there is one.
+        # The Jobs first: their controller makes the pods again for as long as there is one.
         for collection in (JOBS, WORKLOADS):
             plane.request("DELETE", collection, {"propagationPolicy": "Background"})
         wipe(plane)

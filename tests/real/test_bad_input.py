@@ -1,4 +1,4 @@
-"""What people get wrong: each mistake is told where they look for it, and everything else goes on."""
+"""What people get wrong: each mistake is reported where they look for it, and everything else goes on."""
 
 from __future__ import annotations
 

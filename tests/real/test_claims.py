@@ -63,7 +63,7 @@ def test_a_gang_behind_an_endless_stream_starts_within_its_bound(cluster: Cluste
     cluster.eventually(lambda: start_promised(cluster).get("reason") == "Started", "and that it has")
 
 
-def test_a_gang_without_a_claim_is_told_when_it_starts_about(cluster: Cluster) -> None:
+def test_a_gang_without_a_claim_is_told_about_when_it_starts(cluster: Cluster) -> None:
     cluster.nodes(1, gpus=1)
     cluster.schedule(queueing={})
     cluster.pod("runs", gpus=1, annotations={WALLTIME_KEY: "600s"})

@@ -62,7 +62,7 @@ async def test_01_a_cut_watch_is_resumed(
         await anyio.sleep(0.3)
         raw.refusing = False
         await edge.agrees(fresh_cluster)
-        assert edge.reflectors["pods"].n_lists == n_lists  # resumed, not listed anew
+        assert edge.reflectors["pods"].n_lists == n_lists  # resumed, not listed again
 
 
 async def test_01_a_cut_in_mid_line_loses_nothing(

@@ -60,7 +60,7 @@ def test_no_ids_are_given_beside_another_schedulers_pod_until_it_is_gone(cluster
     assert len(set(ids(cluster, "exact") + ids(cluster, "later"))) == 5
 
 
-def test_nor_beside_pods_bound_by_count_before_the_list_came_nor_after_a_renaming(cluster: Cluster) -> None:
+def test_no_ids_are_given_beside_pods_bound_by_count_or_after_a_renaming(cluster: Cluster) -> None:
     without_a_list(cluster, "n0")
     two_replicas(cluster)
     cluster.pod("old", gpus=4)

@@ -69,7 +69,7 @@ def known_to(scheduler: Scheduler) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("seed", range(N_SEEDS // 10))
-def test_nor_if_they_list_pods_before_they_place_them(seed: int) -> None:
+def test_two_that_list_pods_before_they_place_them_give_nothing_twice(seed: int) -> None:
     duel = Duel(seed, random_workload(seed), STORM, foresees=True)
     duel.run_for(40.0)
     duel.settle()

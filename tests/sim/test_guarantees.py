@@ -116,7 +116,7 @@ def test_two_that_go_together_are_judged_together() -> None:
     assert list(Guarantees().check(scheduler, [one, two], received))
 
 
-def test_a_gang_that_has_lost_its_first_pod_is_of_the_queue_of_the_others() -> None:
+def test_a_gang_that_has_lost_its_first_pod_belongs_to_the_queue_of_the_others() -> None:
     received = Received()
     received.apply([ev.NodeAdded(make_node("n0", gpus=6)), ev.PodAdded(on("n0", "b0", "b"))])
     asks = make_pod("asks-1", group="asks", min_members=1, annotations={QUEUE_KEY: "b"})

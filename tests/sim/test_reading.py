@@ -95,7 +95,7 @@ def _labels(resource: str, listed: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("unhealthy", [(), (1,), (0, 3)])
-def test_healthy_ids_are_read_of_annotations_and_of_labels(unhealthy: tuple[int, ...]) -> None:
+def test_healthy_ids_are_read_from_annotations_and_labels(unhealthy: tuple[int, ...]) -> None:
     text = inventory("n", 4, unhealthy=unhealthy)
     parsed = devices.parse_inventory(text)["nvidia.com/gpu"]
     expected = {"nvidia.com/gpu": frozenset(parsed.ids_of(parsed.healthy))}
@@ -120,7 +120,7 @@ def test_an_unreadable_list_of_devices_is_rejected_by_both_parsers(text: str) ->
         devices.parse_inventory(text)
 
 
-def test_given_devices_are_read_of_annotations_and_of_labels() -> None:
+def test_given_devices_are_read_from_annotations_and_labels() -> None:
     allocation: devices.Allocation = {
         "main": {"nvidia.com/gpu": ("a", "b")},
         "side": {"nvidia.com/gpu": ("c",)},

@@ -167,7 +167,7 @@ def three_sent(url: str) -> tuple[tuple[int, int], Sequence[MutableMapping[str, 
 
 
 @pytest.mark.parametrize("code", [301, 302, 307, 308])
-def test_a_collector_that_is_elsewhere_is_told_and_takes_nothing(code: int) -> None:
+def test_a_collectors_redirect_is_reported_and_counts_as_a_failure(code: int) -> None:
     """Its redirect was taken for success: all spans were lost, and counted as exported."""
     with saying(code, "Elsewhere", Location="https://127.0.0.1:1/") as url:
         (n_exported, n_failed), logs = three_sent(url)

@@ -173,7 +173,7 @@ def test_a_scheduler_that_answers_something_else_is_not_asked_for_the_present_st
     assert said.count("\n") == 1
 
 
-def test_a_number_that_is_none_is_shown_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_number_out_of_range_is_shown_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gang = {"key": names.GROUP, "value": {"intValue": "9" * 5000}}
     times = {"startTimeUnixNano": "1", "endTimeUnixNano": "2"}
     span = {"traceId": "t", "spanId": "s", "name": "n", "attributes": [gang], **times}
@@ -184,7 +184,7 @@ def test_a_number_that_is_none_is_shown_as_it_is(tmp_path: Path, capsys: pytest.
 
 
 @pytest.mark.parametrize("at", ["-1", str(2**64), "9" * 400, "9" * 5000, "soon"])
-def test_a_time_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], at: str) -> None:
+def test_an_impossible_time_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], at: str) -> None:
     """400 digits are an int in Python, and no float: the lengths of the bars."""
     gang = {"key": names.GROUP, "value": {"stringValue": "d/a"}}
     times = {"startTimeUnixNano": "1", "endTimeUnixNano": at}
@@ -392,7 +392,7 @@ async def test_for_a_gang_without_a_trace_its_present_state_is_printed(
 
 
 @pytest.mark.parametrize("columns", ["0", "²", "x", "-3"])
-def test_a_width_that_is_none_in_the_environment_does_not_count(
+def test_an_impossible_width_in_the_environment_is_ignored(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str
 ) -> None:
     """A shell within an editor, or `docker exec -t`, may export COLUMNS=0: rich makes empty lines of that."""

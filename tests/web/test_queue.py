@@ -310,7 +310,7 @@ async def test_what_many_ask_for_at_once_is_worked_out_once(monkeypatch: pytest.
     assert (n_estimated, n_listed) == (2, 2)
 
 
-async def test_the_command_asks_for_estimates_and_shows_only_those_that_can_be_said(
+async def test_the_command_asks_for_estimates_and_shows_only_groups_that_have_one(
     pair: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))

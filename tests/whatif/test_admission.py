@@ -180,7 +180,7 @@ def test_a_mistake_in_them_is_named_with_its_place(document: Json, error: str) -
         read(job(1), document)
 
 
-def test_a_quantity_of_a_pod_that_is_none_is_an_error_of_the_pod() -> None:
+def test_an_unreadable_quantity_in_a_pod_is_an_error_of_the_pod() -> None:
     broken = job(1)
     broken["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {GPU: "x"}}
     with pytest.raises(ConfigError, match="pod a-0: "):

@@ -264,7 +264,7 @@ def test_a_short_text_that_stands_for_a_long_one_is_refused(bomb: str) -> None:
     refused(bomb, lambda text: read_documents([("f.yaml", text)]), ConfigError)
 
 
-def test_a_mistake_in_a_file_is_told_before_a_cluster_is_asked(
+def test_a_mistake_in_a_file_is_reported_before_a_cluster_is_asked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "wrong.yaml"

@@ -53,7 +53,7 @@ def test_where_each_member_would_go_and_with_which_devices() -> None:
         assert sorted(member.devices["nvidia.com/gpu"]) == [f"GPU-{member.node}-{k}" for k in range(8)]
 
 
-def test_what_nobody_would_read_is_told_although_it_would_start() -> None:
+def test_what_nobody_would_read_is_reported_even_if_the_gang_would_start() -> None:
     found = whatif(cluster(nodes=2), *with_annotations(gang("a", pods=2), {"gangsched.io/waltime": "4h"}))
     assert (found.gangs[0].starts, found.gangs[0].ignored) == (
         "now",

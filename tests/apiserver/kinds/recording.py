@@ -1,7 +1,7 @@
 """Cases: requests in order, and what a real kube-apiserver answered to each.
 
 Lives here: the form of a case, what differs between any two runs (taken out of an answer), playing a case on
-whatever answers requests, and the command that records the cases anew on a real kube-apiserver:
+whatever answers requests, and the command that records the cases again on a real kube-apiserver:
 
     python -m tests.apiserver.kinds.recording [FILE...]
 

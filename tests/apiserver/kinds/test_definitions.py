@@ -144,7 +144,7 @@ def test_a_tried_definition_is_not_served() -> None:
     assert embedded.send("GET", GROUPS, None)[0] == 404
 
 
-def test_cel_rules_are_accepted_and_it_is_said_that_they_are_not_evaluated() -> None:
+def test_cel_rules_are_accepted_with_a_warning_that_they_are_not_evaluated() -> None:
     embedded = Embedded()
     definition = {**VOLCANO, "spec": dict(VOLCANO["spec"])}
     version = dict(VOLCANO["spec"]["versions"][0])

@@ -10,8 +10,8 @@ the core can alter a decision: neither the simulator nor Python's generator is p
     cluster     their nodes, and what happens to them; jobs that run and end
     making      schedulers in that cluster, recorded
     decisions   the core's answers as lines, and the first that differs
-    accept      `make day`: makes the day anew after a change that is meant to decide otherwise
+    accept      `make day`: makes the day again after a change that is meant to decide otherwise
 
 After the first decision that differs the inputs are of another day, so one difference is shown, and the whole
-of it is seen when the day has been made anew: in what `make day` prints, and in the diff of decisions.txt.
+of it is seen when the day has been made again: in what `make day` prints, and in the diff of decisions.txt.
 """

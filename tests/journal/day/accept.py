@@ -1,4 +1,4 @@
-"""`make day`: makes the recorded day anew, after a change that is meant to decide otherwise.
+"""`make day`: makes the recorded day again, after a change that is meant to decide otherwise.
 
 Prints what became of the gangs, before and now; the diff of the kept files is what a reviewer reads. Where
 nothing decides otherwise the same bytes are written again.
@@ -94,7 +94,7 @@ def _n_evicted(lines: Sequence[str]) -> int:
 
 def main() -> int:
     before = read_kept(DIRECTORY) if (DIRECTORY / DECISIONS).exists() else {}
-    print(f"making {N_GANGS:,} gangs' day anew; about a minute")
+    print(f"making {N_GANGS:,} gangs' day again; about a minute")
     make(DIRECTORY)
     for line in compared(before, read_kept(DIRECTORY)):
         print(line)

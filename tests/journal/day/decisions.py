@@ -87,7 +87,7 @@ def _told(effect: ef.Effect) -> tuple[str, str] | None:
     if isinstance(effect, ef.NominateNode):
         return f"{effect.namespace}/{effect.name}", f"is nominated for {effect.node or 'no node'}"
     if isinstance(effect, ef.PatchPod):
-        return f"{effect.namespace}/{effect.name}", "has its devices written anew"
+        return f"{effect.namespace}/{effect.name}", "has its devices written again"
     if isinstance(effect, ef.AskExtenders):
         return f"{effect.namespace}/{effect.name}", f"is shown to extenders for {len(effect.nodes)} nodes"
     return None
@@ -133,8 +133,8 @@ def _difference(name: str, kept: Sequence[str], now: str) -> str:
             f"The recorded day is decided otherwise, from this decision of {name} on:",
             f"  kept: {before or 'no more decisions'}",
             f"  now:  {now or 'no more decisions'}",
-            f"If the change is meant to decide otherwise, `{ACCEPT}` makes the day anew and tells what became"
-            " of each gang; have the diff of tests/journal/day/kept reviewed with it.",
+            f"If the change is meant to decide otherwise, `{ACCEPT}` makes the day again and reports"
+            " what became of each gang; have the diff of tests/journal/day/kept reviewed with it.",
         ]
     )
 
