@@ -100,7 +100,7 @@ def outranking(scheduler: Scheduler, received: Received, now_s: float) -> Iterat
         if group.state is not GroupState.UNSCHEDULABLE or group.is_completing or group.problem:
             continue
         needed = [] if any(group in claim.unit for claim in standing) else needed_pods(group, received)
-        if not needed or any(_evicted_in_vain(pod) for pod in needed):
+        if not needed or any(map(evicted_in_vain, _known_members(group, received))):
             continue
         lowest = min(pod.spec.priority or 0 for pod in needed)
         lower = {
@@ -120,7 +120,11 @@ def outranking(scheduler: Scheduler, received: Received, now_s: float) -> Iterat
             )
 
 
-def _evicted_in_vain(pod: Pod) -> bool:
+def _known_members(group: Group, received: Received) -> list[Pod]:
+    return [received.pods[uid] for uid in group.members if uid in received.pods]
+
+
+def evicted_in_vain(pod: Pod) -> bool:
     """Whether a condition reports that two rounds of evictions, or one whose room others took, were not
     enough."""
     found = [one for one in pod.status.conditions or () if one.type == "gangsched.io/Evictions"]
@@ -133,7 +137,7 @@ def needed_pods(group: Group, received: Received, *, with_volumes: bool = False)
     Unknown for pods that ask for more than resources; with_volumes: for more than resources and volumes. If
     as many as the group needs have started, each other one may start by itself.
     """
-    pods = [received.pods[uid] for uid in group.members if uid in received.pods]
+    pods = _known_members(group, received)
     staying = [pod for pod in pods if not pod.is_terminal and pod.metadata.deletion_timestamp is None]
     # A pod that is bound, though the watch has not shown it yet, no longer waits.
     has_place = received.promised.by_uid

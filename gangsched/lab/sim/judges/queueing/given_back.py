@@ -13,7 +13,7 @@ from itertools import combinations
 
 import msgspec
 
-from gangsched.lab.sim.judges.queueing.filling import is_plain
+from gangsched.lab.sim.judges.queueing.filling import evicted_in_vain, is_plain
 from gangsched.lab.sim.judges.queueing.guarantees import gpus_there
 from gangsched.lab.sim.objects import GPU, OURS
 from gangsched.lab.sim.reading.documents import allocatable, gang_of, healthy_ids, least
@@ -25,6 +25,8 @@ from gangsched.model.objects import Pod
 # The longest grace of a pod that goes, the longest backoff of a group that failed just before, and some for
 # requests and watches.
 _LIMIT_S = max(LENDING_GRACES_S) + 10.0 + 5.0
+# Two rounds of evictions that were in vain, say as nodes failed in the storm, are followed by a pause.
+_PAUSE_S = 60.0
 _MOST_GOING = 3
 
 
@@ -34,6 +36,7 @@ class _Waiting(msgspec.Struct, frozen=True):
     name: str
     queue: str
     pods: Sequence[Pod]
+    evicted_in_vain: bool
 
     @property
     def each(self) -> int:
@@ -51,6 +54,8 @@ class GivenBack:
     def __init__(self) -> None:
         self._since_s: dict[str, float] = {}
         """By group that could have its room: since when."""
+        self._paused: set[str] = set()
+        """Those of them for which pods were evicted in vain."""
         self._started: set[str] = set()
         """Queues with pods bound since the last look."""
         self._seen = -1
@@ -64,13 +69,15 @@ class GivenBack:
     def too_late(self, received: Received, now_s: float) -> Iterator[str]:
         """Called between two turns of calm weather, and at rest."""
         for name, since_s in self._since_s.items():
-            if now_s - since_s > _LIMIT_S:
+            if now_s - since_s > _LIMIT_S + (_PAUSE_S if name in self._paused else 0.0):
                 yield (
                     f"guarantees-given-back: {name} waits for what is guaranteed to its queue, "
                     f"since {since_s:.3f}"
                 )
         if self._started or self._seen != received.n_inputs:
-            owed = {one.name: one.queue for one in _owed(received)}
+            waiting = [*_owed(received)]
+            owed = {one.name: one.queue for one in waiting}
+            self._paused = {one.name for one in waiting if one.evicted_in_vain}
             self._since_s = {
                 name: now_s if queue in self._started else self._since_s.get(name, now_s)
                 for name, queue in owed.items()
@@ -118,7 +125,7 @@ def _waiting(received: Received) -> Iterator[_Waiting]:
         n = least(gang, pods[0], None) if gang is not None else None
         if n is None or n > len(pods) or len({(gpus_of(pod), _stated(pod)) for pod in pods}) > 1:
             continue
-        yield _Waiting(name, queue_of(pods[0]), pods[:n])
+        yield _Waiting(name, queue_of(pods[0]), pods[:n], any(map(evicted_in_vain, pods)))
 
 
 def _groups(received: Received) -> dict[str, list[Pod]]:
