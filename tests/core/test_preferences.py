@@ -21,6 +21,7 @@ from tests.core.plugins import with_plugins
 from tests.support.scenario import Cluster, gang, with_annotations
 
 GOOD = "example.com/good"
+CACHE = {"matchLabels": {"app": "cache"}}
 
 
 def like(pods: list[Pod], *weights: tuple[str, int]) -> list[Pod]:
@@ -139,10 +140,9 @@ def test_gangs_in_a_row_notice_a_preferred_node_that_is_free_again_though_it_is_
 
 
 def test_preferred_affinity_to_other_pods_and_spread_from_others_count() -> None:
-    other = {"matchLabels": {"app": "cache"}}
-    near = [{"weight": 100, "podAffinityTerm": {"labelSelector": other, "topologyKey": RACK}}]
+    near = [{"weight": 100, "podAffinityTerm": {"labelSelector": CACHE, "topologyKey": RACK}}]
     rules = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": near}}
-    apart = {"topologyKey": RACK, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": other}
+    apart = {"topologyKey": RACK, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": CACHE}
     c = grown(("a0", 3, "a", ""), ("a1", 2, "a", ""), ("b0", 6, "b", ""), ("b1", 6, "b", ""))
     cache = make_pod("cache", gpus=1, labels={"app": "cache"})
     c.submit(with_spec(cache, node_selector={RACK: "b"})).run()
@@ -153,6 +153,20 @@ def test_preferred_affinity_to_other_pods_and_spread_from_others_count() -> None
     spread = [with_spec(pod, topology_spread_constraints=constraints) for pod in gang("far", pods=2)]
     c.submit(spread).run()
     assert {name[0] for name in of(c, "far")} == {"a"}
+
+
+def test_the_rest_of_a_gang_goes_elsewhere_where_nothing_is_left_in_the_rack_that_it_prefers() -> None:
+    """Members that would be near each other, of two sizes: a plugin is not asked which of no nodes it
+    prefers."""
+    near = [{"weight": 9, "podAffinityTerm": {"labelSelector": CACHE, "topologyKey": RACK}}]
+    rules = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": near}}
+    c = grown(("a0", 8, "a", ""), ("a1", 8, "a", ""), ("b0", 4, "b", ""), ("c0", 8, "c", ""))
+    pods = [*gang("g", pods=2, gpus=8, min_members=3), *gang("g", pods=1, gpus=4, first=2, min_members=3)]
+    for pod in [with_spec(pod, affinity=msgspec.convert(rules, Affinity)) for pod in pods]:
+        labels = {**(pod.metadata.labels or {}), "app": "cache"}
+        c.submit(replace(pod, metadata=replace(pod.metadata, labels=labels)))
+    c.run()
+    assert of(c, "g") == ["a0", "a1", "b0"]
 
 
 def test_of_the_racks_that_it_may_have_the_preferred_one_and_not_the_tightest() -> None:

@@ -392,6 +392,8 @@ class Scoring:
         rows: IntArray,
         skipped: frozenset[str] = frozenset(),
     ) -> FloatArray | None:
+        if not len(rows):  # say in the rack that the gang is in already: plugins are asked about nodes only
+            return None
         total: FloatArray | None = None
         for plugin, weight in plugins:
             if plugin.name in skipped or plugin.name in state.unconcerned:
