@@ -100,6 +100,15 @@ def test_a_restart_does_not_begin_at_none() -> None:
     assert evictions(c) <= 6, "half a minute of restarts"
 
 
+def test_a_restart_knows_of_rounds_that_were_written_on_a_pod_that_is_gone() -> None:
+    c = beside_the_default_scheduler()
+    c.submit(gang("g", pods=2, gpus=8, priority=10)).run().wait(30.0)
+    before = evictions(c)
+    c.delete("g-0").submit(gang("g", pods=1, gpus=8, first=2, min_members=2, priority=10)).run().wait(5.0)
+    written(c).restart().run().wait(5.0)
+    assert evictions(c) == before
+
+
 def test_evictions_for_a_gang_that_permit_then_refuses_are_bounded() -> None:
     def says(group: object) -> Status:
         refuses = getattr(getattr(group, "key", None), "name", "") == "high"

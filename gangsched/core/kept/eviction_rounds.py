@@ -38,13 +38,14 @@ _ROUNDS = re.compile(r"([0-9]{1,6}) rounds? of evictions")
 class Rounds(msgspec.Struct):
     """n: rounds since the group last got a pod bound; last_s, before_s: when the last one was, and the one
     before, by the core's clock; by_others: whether room was lost to another scheduler; n_bound: the group's
-    bound members since."""
+    bound members since; on: UID of the pod that they are written on."""
 
     n: int = 0
     last_s: float = -NEVER_S
     before_s: float = -NEVER_S
     by_others: bool = False
     n_bound: int = 0
+    on: str = ""
 
     def again_s(self, *, remade: bool) -> float:
         """When the next round may be; remade: of pods that would be recreated in the room, which may be one
@@ -101,6 +102,8 @@ class EvictionRounds:
     def awaited(self, group: Group, first: Group) -> None:
         """Has a rejected group tried when pods may be evicted again for its unit, the one of `first`."""
         known = self.rounds(first)
+        if known.n and known.on not in first.members:
+            self._write(first, known)  # that pod is gone, and the next process must know them
         again_s = known.again_s(remade=known.by_others)
         if self._shared.now_s < again_s < group.deadline_s:
             self._shared.queue.set_deadline(group, max(again_s, group.backoff_until_s))
@@ -129,7 +132,7 @@ class EvictionRounds:
         first = min(group.in_state(PENDING), key=lambda info: info.pod.metadata.name, default=None)
         if first is None:
             return
-        meta = first.pod.metadata
+        meta, known.on = first.pod.metadata, first.uid
         message = f"{several(known.n, 'round')} of evictions since a pod of it was bound"
         reason = _TAKEN if known.by_others else _ASKED
         self._shared.emit(
@@ -149,7 +152,7 @@ class EvictionRounds:
                 at, ahead_s = condition.last_transition_time, self._shared.wall_ahead_s
                 now_s = self._shared.now_s
                 at_s = now_s if at is None or ahead_s is None else min(at.timestamp() - ahead_s, now_s)
-                found = Rounds(int(match[1]), at_s, at_s, condition.reason == _TAKEN, group.n_bound)
+                found = Rounds(int(match[1]), at_s, at_s, condition.reason == _TAKEN, group.n_bound, info.uid)
         return found
 
 
