@@ -156,6 +156,20 @@ def test_a_process_that_finds_a_gang_with_a_loss_puts_right_every_member_that_sa
     assert found == ["a-4", "a-5", "a-0", "a-2"]
 
 
+def test_a_gang_whose_last_bind_landed_after_it_was_marked_as_in_part_has_been_whole() -> None:
+    """The process that wrote so did not know yet how that bind ended, and died before it heard."""
+    c = cluster(nodes=4).submit(gang("a", pods=4, gpus=4)).run()
+    started(c)
+    for name in ("a-0", "a-1", "a-3"):
+        status = c.pod(name).status
+        mark = Condition(ef.GANG_WHOLE, "False", "BoundInPart", "3 of 4")
+        c.store(c.pod(name), status=replace(status, conditions=[*(status.conditions or ()), mark]))
+    c.store(c.pod("a-2"), status=replace(c.pod("a-2").status, phase="Failed"))
+    c.clear().restart().run().wait(600.0)
+    assert not c.all(ef.EvictPod)
+    assert {reason for _, _, reason in answers(c.clear().restart())} == {"LostMembers"}
+
+
 def test_a_gang_that_keeps_fewer_than_it_starts_with_says_that_it_runs_once_it_has_started() -> None:
     """It starts with four and keeps two. One that kubelet refused put it in part, its successor completed it,
     and the process died before it wrote so: three that run are enough."""

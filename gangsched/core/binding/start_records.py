@@ -115,6 +115,11 @@ class StartRecords:
         first, last = min(held), attempts[max(held)]
         if any(n >= first and n > mark[0] and _stood(n, attempts) for n in attempts):
             return True
+        marked = attempts.get(mark[0])
+        if marked is not None and marked.n_landed >= marked.together >= marked.needs:
+            return (
+                True  # it says that it is in part, and the rest of its binds, on their way then, has landed
+            )
         is_refused = any(n >= first and one.n_refused for n, one in attempts.items())
         if mark[0] >= 0 or is_refused or _counts_on_refused(max(held), attempts):
             return False
