@@ -170,6 +170,20 @@ def test_a_gang_whose_last_bind_landed_after_it_was_marked_as_in_part_has_been_w
     assert {reason for _, _, reason in answers(c.clear().restart())} == {"LostMembers"}
 
 
+@pytest.mark.parametrize("is_new", [False, True], ids=["the same process", "after a restart"])
+def test_a_gang_that_lost_a_member_before_kubelet_refused_another_has_never_started(*, is_new: bool) -> None:
+    c = cluster(nodes=1).submit(gang("a", pods=3, gpus=2)).run()
+    c.delete("a-1").submit(gang("a", pods=1, gpus=2, first=3, min_members=3)).run()
+    assert c.group("a").has_started
+    refuse(c, "a-0").run()
+    if is_new:
+        c.restart().run()
+    assert c.group("a").is_half_bound
+    c.delete("a-0").submit(gang("a", pods=1, gpus=2, first=4, min_members=3)).run()
+    assert c.group("a").has_started
+    assert runs(c) == ["a-2", "a-3", "a-4"]
+
+
 def test_a_gang_that_keeps_fewer_than_it_starts_with_says_that_it_runs_once_it_has_started() -> None:
     """It starts with four and keeps two. One that kubelet refused put it in part, its successor completed it,
     and the process died before it wrote so: three that run are enough."""

@@ -106,10 +106,12 @@ class StartRecords:
             ),
             default=(-1, ""),
         )
-        if mark[1] == LOST_MEMBERS:
-            return True
         attempts = self._attempts(group)
         held = [n for n, one in attempts.items() if one.n_holding]
+        if held and _lacks_refused({n: one for n, one in attempts.items() if n >= min(held)}):
+            return False  # whatever it was taken for before kubelet refused that member
+        if mark[1] == LOST_MEMBERS:
+            return True
         if not held:
             return mark[0] < 0 and not _left_out_by_times(group)
         first, last = min(held), attempts[max(held)]
@@ -117,9 +119,7 @@ class StartRecords:
             return True
         marked = attempts.get(mark[0])
         if marked is not None and marked.n_landed >= marked.together >= marked.needs:
-            return (
-                True  # it says that it is in part, and the rest of its binds, on their way then, has landed
-            )
+            return True  # it says that it is in part, and all of its binds have landed since
         is_refused = any(n >= first and one.n_refused for n, one in attempts.items())
         if mark[0] >= 0 or is_refused or _counts_on_refused(max(held), attempts):
             return False
@@ -250,6 +250,14 @@ def _stood(number: int, attempts: Mapping[int, _Attempt]) -> bool:
     """Whether the gang was whole once this attempt had landed."""
     one = attempts[number]
     return one.n_landed >= one.together and not _counts_on_refused(number, attempts)
+
+
+def _lacks_refused(attempts: Mapping[int, _Attempt]) -> bool:
+    """Whether kubelet has refused a member of the gang's start, and no later attempt has made good for it."""
+    refused = [n for n, one in attempts.items() if one.n_refused]
+    return any(
+        not any(k > n and other.together and other.n_landed for k, other in attempts.items()) for n in refused
+    )
 
 
 def _counts_on_refused(number: int, attempts: Mapping[int, _Attempt]) -> bool:
