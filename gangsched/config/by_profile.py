@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from gangsched.config.documents import OurDocument, Packing
+from gangsched.config.documents import OurDocument, Packing, ProfileOptions
 from gangsched.config.extenders import ExtenderConfig
 from gangsched.config.profiles import ProfileConfig
 from gangsched.config.reading.strict import nearest
@@ -24,17 +24,23 @@ REFUSE, WARN, IGNORE = "refuse", "warn", "ignore"
 _MAX_CLASSES = 100
 
 
+def _entries(ours: OurDocument, names: Collection[str]) -> Mapping[str, ProfileOptions]:
+    """Returns the entries of `profiles` by name, checked. Raises: ConfigError."""
+    found: dict[str, ProfileOptions] = {}
+    for i, profile in enumerate(ours.profiles):
+        path, name = f"profiles[{i}].schedulerName", profile.scheduler_name
+        if name not in names:
+            raise ConfigError(f"no profile is named {name!r}{nearest(name, names)}", path=path)
+        if name in found:
+            raise ConfigError(f"{name!r} is given twice", path=path)
+        found[name] = profile
+    return found
+
+
 def resolve_foreign(ours: OurDocument, names: Collection[str]) -> Mapping[str, str]:
     """Returns WARN or IGNORE by profile; if missing, REFUSE holds. `names`: all. Raises: ConfigError."""
     found = dict.fromkeys(names, str(ours.foreign_markers))
-    reported: set[str] = set()
-    for i, profile in enumerate(ours.profiles):
-        path, name = f"profiles[{i}].schedulerName", profile.scheduler_name
-        if name not in found:
-            raise ConfigError(f"no profile is named {name!r}{nearest(name, found)}", path=path)
-        if name in reported:
-            raise ConfigError(f"{name!r} is given twice", path=path)
-        reported.add(name)
+    for name, profile in _entries(ours, found).items():
         if profile.foreign_markers is not None:
             found[name] = profile.foreign_markers
     return {name: one for name, one in found.items() if one != REFUSE}
@@ -54,14 +60,7 @@ def resolve_classes(ours: OurDocument) -> frozenset[str]:
 def resolve_inferred(ours: OurDocument, names: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
     """Returns them by profile, in the order in which a pod is checked against them. Raises: ConfigError."""
     inferred = dict.fromkeys(names, ours.infer_gangs)
-    seen: set[str] = set()
-    for i, profile in enumerate(ours.profiles):
-        path, name = f"profiles[{i}].schedulerName", profile.scheduler_name
-        if name not in inferred:
-            raise ConfigError(f"no profile is named {name!r}{nearest(name, inferred)}", path=path)
-        if name in seen:
-            raise ConfigError(f"{name!r} is given twice", path=path)
-        seen.add(name)
+    for name, profile in _entries(ours, inferred).items():
         if profile.infer_gangs is not None:
             inferred[name] = profile.infer_gangs
     return {name: tuple(one for one in ORDERED if one in wanted) for name, wanted in inferred.items()}

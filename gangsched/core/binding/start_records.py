@@ -254,9 +254,9 @@ def _stood(number: int, attempts: Mapping[int, _Attempt]) -> bool:
 
 def _lacks_refused(attempts: Mapping[int, _Attempt]) -> bool:
     """Whether kubelet has refused a member of the gang's start, and no later attempt has made good for it."""
-    refused = [n for n, one in attempts.items() if one.n_refused]
-    return any(
-        not any(k > n and other.together and other.n_landed for k, other in attempts.items()) for n in refused
+    last = max((n for n, one in attempts.items() if one.n_refused), default=None)
+    return last is not None and not any(
+        n > last and one.together and one.n_landed for n, one in attempts.items()
     )
 
 
