@@ -323,3 +323,16 @@ def test_waiting_for_a_group_that_is_being_bound_is_no_failed_attempt() -> None:
     c.commit(bind)
     c.tell(ev.BindSucceeded(bind.uid, bind.attempt)).run().wait(1.1).run()
     assert c.placed("a")
+
+
+def test_a_group_that_is_cut_off_from_the_one_being_bound_does_not_wait_for_it() -> None:
+    c = cluster(nodes=4)
+    c.answer = lambda bind: {"d/a": "422", "d/d": "hold"}.get(bind.group, "ok")
+    c.submit(listing("a", ["b"])).submit(listing("b", ["a", "c"]))
+    c.submit(listing("c", ["b", "d"])).submit(listing("d", ["c"])).run()
+    c.wait(12.0).submit(listing("a", ["b"], first=1)).run()
+    assert c.said("a-1").endswith("starts together with d/d, which is binding")
+    c.answer = lambda bind: "ok"
+    c.wait(3.0).delete("c-0").run()
+    assert c.held_binds
+    assert c.placed("a")

@@ -16,9 +16,10 @@ another. Called by core.state.state, core.groups.attempts.attempts and core.unit
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
+from gangsched.core.cycle.cycle import GANG
 from gangsched.core.types.group import Group, GroupState, PodInfo
 from gangsched.core.types.needed import needed_members
 from gangsched.core.why import SameName, SetTooLarge, Why
@@ -99,7 +100,7 @@ class StartTogether:
         """Returns the first group of its set that is being bound or unwound, if any: meanwhile the set is not
         tried, and that group wakes it afterwards."""
         siblings = self.siblings(group).values()
-        return next((one for one in siblings if one.state in _BUSY and not one.has_started), None)
+        return next((one for one in siblings if _is_busy(one)), None)
 
     def unread(self, group: Group) -> str:
         """Returns the problem of a group that it names, in its own dialect, and whose list cannot be read."""
@@ -124,12 +125,26 @@ class StartTogether:
         cured = [] if heir is None else [heir]
         if lists and group.starts_alone:  # else its own attempt takes along the groups that wait for it
             cured += self.neighbours(group)
+        cured += self._cut_off(group, before)
         if self.refused:
             named = (self._meant(name, dialect) for name in before)
             cured += [one for one in named if one is not None and one.key in self.refused]
             # A further group of a name may split a refused set: it is unknown which of them is meant.
             cured += [one for one in self._refused_with(str(group.key)) if one not in cured]
         return cured
+
+    def _cut_off(self, group: Group, named: Iterable[str]) -> list[Group]:
+        """Returns the groups at rest of the sets that these names have now and in which nothing is being
+        bound: what they waited for may have been tied to them through `group` alone."""
+        found: dict[GroupKey, Group] = {}
+        for name in named:
+            other = self._meant(name, group.key.dialect)
+            if other is None or other is group or other.key in found:
+                continue
+            part = (other, *self.siblings(other).values())
+            if not any(_is_busy(one) for one in part):
+                found |= {one.key: one for one in part if one.state is GroupState.UNSCHEDULABLE}
+        return [one for one in found.values() if (GANG, None) in one.rejected_by]
 
     def _refused_with(self, name: str) -> Iterator[Group]:
         """Yields the groups of refused sets that have this name or list it: each part of a parted set has
@@ -195,3 +210,7 @@ class StartTogether:
                 if isinstance(refused, str):
                     return found, refused
         return found, None
+
+
+def _is_busy(group: Group) -> bool:
+    return group.state in _BUSY and not group.has_started
