@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+from types import ModuleType
 
+import msgspec
+import pytest
 from rich.console import Console
 
 from gangsched.lab.bench.rounds.workload import Shape
@@ -19,6 +22,17 @@ def test_rounds_place_every_pod_and_leave_the_core_as_it_was() -> None:
     assert len(size.rounds) == 2
     assert all(min(r.ingest_us, r.decide_us, r.confirm_us) > 0 for r in size.rounds)
     assert size.peak_memory_mib > 1
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [(core_speed, (6, 5, 8, 8, 1)), (member_speed, (40, 5, 1)), (packing_speed, (64, 2, 1))],
+    ids=lambda value: value.__name__ if isinstance(value, ModuleType) else "",
+)
+def test_each_size_is_measured_in_a_process_of_its_own(
+    module: ModuleType, arguments: tuple[int, ...]
+) -> None:
+    assert msgspec.json.decode(core_speed.in_own_process(module.__name__, arguments))
 
 
 MEMBERS = (

@@ -7,6 +7,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 REPO = Path(__file__).parents[2]
@@ -61,10 +62,28 @@ def stale(path: Path) -> Iterator[str]:
         yield from (f"{place}: {file}" for file in _TEST.findall(text) if not (REPO / file).exists())
 
 
+def unknown_commands(path: Path) -> Iterator[str]:
+    """What a list of words runs with "-m" and is neither the name of a module nor taken from one."""
+    source = path.read_text()
+    for words in ast.walk(ast.parse(source)) if '"-m"' in source else ():
+        if not isinstance(words, ast.List | ast.Tuple):
+            continue
+        for flag, after in pairwise(words.elts):
+            if not (isinstance(flag, ast.Constant) and flag.value == "-m"):
+                continue
+            place = f"{path.relative_to(REPO)}:{after.lineno}"
+            if isinstance(after, ast.JoinedStr):
+                yield f"{place}: write the module's whole name, or take its __name__"
+            name = str(after.value) if isinstance(after, ast.Constant) else ""
+            if name.startswith("gangsched.") and not exists(name.removeprefix("gangsched.")):
+                yield f"{place}: {name}"
+
+
 def test_every_module_that_is_mentioned_exists() -> None:
     sources = [*HOUSE.rglob("*.py"), *(REPO / "tests").rglob("*.py")]
     assert len(sources) > 500
     found = [one for path in sources if "_pb2" not in path.name for one in stale(path)]
+    found += [one for path in sources for one in unknown_commands(path)]
     assert not found, "\n".join(found)
 
 

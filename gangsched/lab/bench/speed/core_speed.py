@@ -114,10 +114,10 @@ def run(n_rounds: int, progress: Progress) -> CoreReport:
     for name, shape in SIZES:
         with progress.phase(f"{name}: {n_rounds} rounds"):
             arguments = (*msgspec.structs.astuple(shape), n_rounds)
-            sizes[name] = msgspec.json.decode(_in_own_process("core_speed", arguments), type=CoreSize)
+            sizes[name] = msgspec.json.decode(in_own_process(__name__, arguments), type=CoreSize)
     asked = (member_speed.N_NODES, member_speed.GROUP_SIZE, _MEMBER_ROUNDS)
     with progress.phase(f"groups of {member_speed.GROUP_SIZE} with all plugins on: {_MEMBER_ROUNDS} rounds"):
-        members = msgspec.json.decode(_in_own_process("member_speed", asked), type=MemberSpeed)
+        members = msgspec.json.decode(in_own_process(member_speed.__name__, asked), type=MemberSpeed)
     with progress.phase(f"bandwidth and load, {load_speed.N_NODES:,} nodes"):
         loads = load_speed.measure()
     with progress.phase(f"lone pods with and without an early stop, {early_stop_speed.N_NODES:,} nodes"):
@@ -128,7 +128,7 @@ def run(n_rounds: int, progress: Progress) -> CoreReport:
         volumes = volume_speed.measure()
     wanted = (packing_speed.N_NODES, _PACKING_GANGS, _PACKING_ROUNDS)
     with progress.phase(f"packing by weight, {packing_speed.N_NODES:,} nodes: {_PACKING_ROUNDS} rounds"):
-        packing = msgspec.json.decode(_in_own_process("packing_speed", wanted), type=list[PackingCost])
+        packing = msgspec.json.decode(in_own_process(packing_speed.__name__, wanted), type=list[PackingCost])
     return assemble(sizes, members, loads, lone_pods, victims, volumes, packing)
 
 
@@ -178,8 +178,9 @@ def assemble(
     )
 
 
-def _in_own_process(module: str, arguments: Sequence[int]) -> bytes:
-    command = [sys.executable, "-m", f"gangsched.lab.bench.{module}", *map(str, arguments)]
+def in_own_process(module: str, arguments: Sequence[int]) -> bytes:
+    """Runs the module with these arguments and returns what it prints. Raises: GangschedError if it fails."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_S)
     if done.returncode != 0:
         raise GangschedError(f"{module} {arguments} failed:\n{done.stderr.decode()[-2000:]}")
