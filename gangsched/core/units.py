@@ -23,7 +23,8 @@ from gangsched.core.framework.status import SUCCESS, Code, Status
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import BOUND, PENDING, Group, GroupState, PodInfo
 from gangsched.core.types.needed import completes, needed_first, needed_members
-from gangsched.core.why import ProfileGone, Why
+from gangsched.core.why import Why
+from gangsched.core.why.not_tried import ProfileGone
 from gangsched.model.pod_group import GANG_KEY
 
 _TRIABLE = (

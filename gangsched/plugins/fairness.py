@@ -21,7 +21,7 @@ from gangsched.core.preemption.victims import may_preempt, priority_of
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.needed import requests_of
-from gangsched.core.why import QueueFull
+from gangsched.core.why.not_tried import QueueFull
 
 SYSTEM = "/system"
 """The lane of pods that the cluster itself needs; it comes first."""

@@ -301,7 +301,8 @@ def test_what_is_proved_of_one_domain_is_not_claimed_of_all() -> None:
     """Two domains: in the first every order is tried, the search in the others ends before."""
     from gangsched.core.cycle.domains.domain_refusals import refusal
     from gangsched.core.framework.plan import FitError
-    from gangsched.core.why import OfGang, Searched, SearchEnd, together
+    from gangsched.core.why import OfGang, together
+    from gangsched.core.why.nodes import Searched, SearchEnd
 
     c = racks(a=1)
     c.submit(within(ONE_RACK, gang("a", pods=2, gpus=8))).run()

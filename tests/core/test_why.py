@@ -8,29 +8,20 @@ import pytest
 
 from gangsched.core.why import (
     Because,
-    EvenWithAllGone,
-    Excluded,
-    FewFit,
-    KeptForClaim,
-    NodesExcluded,
-    NotDoneYet,
     OfGang,
     OfMember,
-    PreemptedBy,
-    Reserved,
-    Searched,
-    SearchEnd,
-    SetBusy,
-    StartKept,
-    VictimsStay,
     beyond,
     is_about,
     parts_of,
-    proved_there,
     together,
     without_gang,
     words,
 )
+from gangsched.core.why.evictions import EvenWithAllGone
+from gangsched.core.why.kept import KeptForClaim, StartKept
+from gangsched.core.why.nodes import Excluded, FewFit, NodesExcluded, Searched, SearchEnd, proved_there
+from gangsched.core.why.not_tried import NotDoneYet, SetBusy
+from gangsched.core.why.released import PreemptedBy, Reserved, VictimsStay
 from gangsched.model.text.printable import clean, clean_for, marked
 
 NOWHERE = NodesExcluded(3, (Excluded(2, "NodeResourcesFit", "Insufficient cpu"), Excluded(1, "Own", "no")))

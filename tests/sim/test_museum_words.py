@@ -18,7 +18,7 @@ from gangsched.core.cycle import shortage
 from gangsched.core.explaining import reports
 from gangsched.core.queueing import expected_ends
 from gangsched.core.types.group import GroupState
-from gangsched.core.why import QueueFull
+from gangsched.core.why.not_tried import QueueFull
 from gangsched.model.text import printable
 from gangsched.model.text.printable import in_full
 from gangsched.plugins import fairness

@@ -20,7 +20,9 @@ from gangsched.core.state.state import SharedState
 from gangsched.core.state.tables.groups import Cause
 from gangsched.core.state.tables.starts import StartCause, move_start
 from gangsched.core.types.group import BOUND, Group, GroupState
-from gangsched.core.why import Evicted, EvictedAgain, EvictionRefused, NotBound, StartedInPart, Why
+from gangsched.core.why import Why
+from gangsched.core.why.evictions import Evicted, EvictedAgain, EvictionRefused
+from gangsched.core.why.released import NotBound, StartedInPart
 from gangsched.model.events import EvictionFailed
 
 UNWIND = "unwind"

@@ -9,14 +9,14 @@ from __future__ import annotations
 from gangsched.core.cache.cache import Cache
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.templates.pod_template import device_demands_of
-from gangsched.core.why import (
+from gangsched.core.why import Why
+from gangsched.core.why.released import (
     DeviceGone,
     DeviceTaken,
     NodeGone,
     NodeTooFull,
     Outdated,
     ReservationOutdated,
-    Why,
 )
 from gangsched.model.objects import Pod
 

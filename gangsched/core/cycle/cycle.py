@@ -43,19 +43,9 @@ from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.needed import split, templates_of
 from gangsched.core.types.placement import Nominated, Placement
 from gangsched.core.types.templates.pod_template import PodTemplate
-from gangsched.core.why import (
-    ClusterTooSmall,
-    DeviceSetsGivenUp,
-    DevicesOff,
-    Excluded,
-    FewFit,
-    NodesExcluded,
-    OfGang,
-    Searched,
-    SearchEnd,
-    Why,
-    together,
-)
+from gangsched.core.why import OfGang, Why, together
+from gangsched.core.why.nodes import DeviceSetsGivenUp, Excluded, FewFit, NodesExcluded, Searched, SearchEnd
+from gangsched.core.why.not_tried import ClusterTooSmall, DevicesOff
 from gangsched.model.devices.constraints import CONSTRAINTS_KEY
 from gangsched.model.devices.required_ids import REQUIRE_IDS_KEY
 

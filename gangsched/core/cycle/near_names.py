@@ -16,7 +16,8 @@ from gangsched.config.reading.strict import nearest
 from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.framework.plan import Shortage
 from gangsched.core.types.templates.pod_template import PodTemplate
-from gangsched.core.why import NotDoneYet, Why
+from gangsched.core.why import Why
+from gangsched.core.why.not_tried import NotDoneYet
 from gangsched.model.objects import SelectorRequirement, Taint, Toleration
 from gangsched.model.text.printable import shown
 from gangsched.model.workloads import DEVICE_CLASS_PREFIX, DEVICE_CLASSES

@@ -22,7 +22,8 @@ from gangsched.core.cycle.near_names import near_names
 from gangsched.core.framework.plan import Shortage
 from gangsched.core.types.arrays import NO_LIMIT, BoolArray, IntArray
 from gangsched.core.types.group import NO_ROW, Group, MemberState, PodInfo
-from gangsched.core.why import MAX_NAMED, ReservedBy, TakenByItself, TooFewNodes, UnhealthyDevices, Why
+from gangsched.core.why import MAX_NAMED, Why
+from gangsched.core.why.nodes import ReservedBy, TakenByItself, TooFewNodes, UnhealthyDevices
 from gangsched.model.text.printable import marked
 
 # Limits: names in one sentence; groups, members and nodes looked at for it.

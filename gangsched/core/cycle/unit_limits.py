@@ -15,7 +15,8 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.core.types.templates.spec_limits import MAX_UNIT_ENTRIES, MAX_UNIT_REQUIREMENTS, MAX_UNIT_TERMS
-from gangsched.core.why import AsksTooMuch, Why
+from gangsched.core.why import Why
+from gangsched.core.why.not_tried import AsksTooMuch
 
 
 def over_unit_limit(members: Sequence[Sequence[PodInfo]]) -> Why:

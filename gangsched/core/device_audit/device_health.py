@@ -26,7 +26,8 @@ from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.timers import DeadlineKind, Deadlines
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, PodInfo
-from gangsched.core.why import DeviceFailed, Why
+from gangsched.core.why import Why
+from gangsched.core.why.devices import DeviceFailed
 from gangsched.model.devices.labels import inventory_text
 from gangsched.model.events import EvictionFailed
 from gangsched.model.objects import Node

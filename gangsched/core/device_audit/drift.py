@@ -34,15 +34,15 @@ from gangsched.core.state.state import SharedState
 from gangsched.core.state.timers import DeadlineKind, Deadlines
 from gangsched.core.types.group import NEVER_S, ON_ITS_WAY, MemberState, PodInfo
 from gangsched.core.types.states import ENDED
-from gangsched.core.why import (
+from gangsched.core.why import Why
+from gangsched.core.why.devices import (
     AgainstConstraint,
-    DeviceGivenAway,
     Exchanged,
     GivenOthers,
     ListedOtherwise,
     WentToAnother,
-    Why,
 )
+from gangsched.core.why.released import DeviceGivenAway
 from gangsched.errors import ParseError
 from gangsched.model.devices.annotations import ALLOCATED_KEY, is_device_key
 from gangsched.model.devices.labels import allocated_labels, allocation_labels, allocation_of, allocation_text

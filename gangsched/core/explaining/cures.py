@@ -23,7 +23,8 @@ from gangsched.core.cycle.shortage import (
 from gangsched.core.framework.plan import TOPOLOGY, FitError, Shortage
 from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.group import Group
-from gangsched.core.why import DevicesOff, FilterOff, NotDoneYet, is_about
+from gangsched.core.why import is_about
+from gangsched.core.why.not_tried import DevicesOff, FilterOff, NotDoneYet
 from gangsched.model.resources import amount_text
 from gangsched.model.stated.topology import TOPOLOGY_KEY
 from gangsched.model.text.printable import marked, sentence, several

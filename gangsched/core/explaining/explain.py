@@ -30,7 +30,8 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.ended import End, end_of
 from gangsched.core.types.group import NEVER_S, BindState, Group, GroupState, MemberState
 from gangsched.core.types.states import NOT_QUEUED
-from gangsched.core.why import PerhapsMisspelt, named
+from gangsched.core.why import named
+from gangsched.core.why.not_tried import PerhapsMisspelt
 from gangsched.model.text.printable import clean as in_full
 from gangsched.model.text.printable import clean_for, marked, sentence, several
 from gangsched.model.text.server_refusals import says_quota_is_exceeded

@@ -11,7 +11,7 @@ from gangsched.core.cache.queues.tree import QUEUE_KEY
 from gangsched.core.preemption.queue_rights import SYSTEM_PRIORITY
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
-from gangsched.core.why import KEPT_FOR
+from gangsched.core.why.not_tried import KEPT_FOR
 from gangsched.model.resources import amount_text
 from gangsched.model.text.printable import marked, sentence
 

@@ -62,7 +62,8 @@ from gangsched.core.types.cluster_events import Change
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.placement import Placement
 from gangsched.core.types.templates.pod_template import PodTemplate
-from gangsched.core.why import FilterOff, Why, together
+from gangsched.core.why import Why, together
+from gangsched.core.why.not_tried import FilterOff
 from gangsched.model.objects import Pod
 
 DEVICES, GATES, _HINT = "Devices", "SchedulingGates", "EventsToRegister"

@@ -25,7 +25,8 @@ from gangsched.core.state.state import SharedState
 from gangsched.core.state.tables.groups import Cause
 from gangsched.core.types.group import Group, MemberState, PodInfo
 from gangsched.core.types.states import BINDING
-from gangsched.core.why import PerhapsMisspelt, Why
+from gangsched.core.why import Why
+from gangsched.core.why.not_tried import PerhapsMisspelt
 from gangsched.errors import ParseError
 from gangsched.model.events import PodGroupAdded, PodGroupDeleted, PodGroupUpdated
 from gangsched.model.objects import Pod

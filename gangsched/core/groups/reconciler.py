@@ -22,7 +22,9 @@ from gangsched.core.state.tables.starts import StartCause, move_start
 from gangsched.core.types.group import LONG_AGO_S, NEVER_S, Group, GroupState, MemberState
 from gangsched.core.types.lost_members import roles_text, runs_enough
 from gangsched.core.types.states import BINDING, NOT_STARTED
-from gangsched.core.why import DefinitionMissing, MembersLeft, MembersMissing, Why
+from gangsched.core.why import Why
+from gangsched.core.why.incomplete import DefinitionMissing, MembersMissing
+from gangsched.core.why.released import MembersLeft
 from gangsched.model.events import RefusalsRead
 
 # An incomplete gang is not reported before this: its pods are created one by one.

@@ -26,7 +26,7 @@ from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.timers import DeadlineKind, Deadlines
 from gangsched.core.types.group import BOUND, NEVER_S, Group, GroupState
-from gangsched.core.why import RanPastWalltime
+from gangsched.core.why.evictions import RanPastWalltime
 from gangsched.model.pod_group import GroupKey
 
 _AGAIN_S = 5.0

@@ -20,7 +20,8 @@ from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.group import Group, GroupState
-from gangsched.core.why import KeptForClaim, KeptLater, StartKept, Why
+from gangsched.core.why import Why
+from gangsched.core.why.kept import KeptForClaim, KeptLater, StartKept
 from gangsched.model.effects import START_PROMISED
 from gangsched.model.pod_group import CORE
 from gangsched.model.text.printable import marked

@@ -22,7 +22,8 @@ import msgspec
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import NEVER_S, PENDING, Group, PodInfo
-from gangsched.core.why import EvictionsPaused, Why
+from gangsched.core.why import Why
+from gangsched.core.why.evictions import EvictionsPaused
 from gangsched.model.effects import WritePodCondition
 from gangsched.model.text.printable import several
 

@@ -40,7 +40,8 @@ from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.needed import completes, needed_members
 from gangsched.core.types.states import IN_LINE, NOT_QUEUED
-from gangsched.core.why import PassedAtLimit, Why
+from gangsched.core.why import Why
+from gangsched.core.why.kept import PassedAtLimit
 from gangsched.model.pod_group import GroupKey
 
 _N_COUNTED = 16

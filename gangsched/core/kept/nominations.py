@@ -36,7 +36,8 @@ from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import NEVER_S, Group, MemberState, PodInfo, Preemption
 from gangsched.core.types.placement import Nominated, Placement
 from gangsched.core.types.victim_words import LOWER
-from gangsched.core.why import WaitsForVictims, Why, WouldTake
+from gangsched.core.why import Why
+from gangsched.core.why.evictions import WaitsForVictims, WouldTake
 from gangsched.model.effects import NominateNode
 from gangsched.model.events import EvictionFailed
 from gangsched.model.objects import Pod

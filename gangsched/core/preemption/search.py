@@ -41,7 +41,13 @@ from gangsched.core.preemption.victim_trials import VictimTrials
 from gangsched.core.preemption.victims import Victims, is_free
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.victim_words import LOWER
-from gangsched.core.why import BeingBound, EvenWithAllGone, NoVictims, NoVictimsFound, VictimSearchEnded
+from gangsched.core.why.evictions import (
+    BeingBound,
+    EvenWithAllGone,
+    NoVictims,
+    NoVictimsFound,
+    VictimSearchEnded,
+)
 
 # Whole cycles that one search may run: to spare pods (fewer when more pods are removed, as each then costs
 # more), and to find a cheaper set.

@@ -21,7 +21,8 @@ from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.states import MemberState
-from gangsched.core.why import MAX_NAMED, HeldBy, HeldUntil, Why, minute
+from gangsched.core.why import MAX_NAMED, Why, minute
+from gangsched.core.why.nodes import HeldBy, HeldUntil
 from gangsched.model.walltime import Walltime
 
 _MAX_ROWS = 64

@@ -22,7 +22,8 @@ from types import MappingProxyType
 from gangsched.core.cycle.cycle import GANG
 from gangsched.core.types.group import Group, GroupState, PodInfo
 from gangsched.core.types.needed import needed_members
-from gangsched.core.why import SameName, SetTooLarge, Why
+from gangsched.core.why import Why
+from gangsched.core.why.not_tried import SameName, SetTooLarge
 from gangsched.model.pod_group import GROUPS_KEY, MAX_START_TOGETHER, GroupKey
 
 _BUSY = (GroupState.BINDING, GroupState.UNWINDING)

@@ -12,7 +12,7 @@ from gangsched.core.groups.attempts.permits import Permits
 from gangsched.core.state.pending_hooks import BIND, PERMIT, PRE_BIND, PRE_ENQUEUE
 from gangsched.core.turns.parts import SchedulerParts
 from gangsched.core.types.group import GroupState, PodInfo
-from gangsched.core.why import RejectedBy, VictimNotEvicted
+from gangsched.core.why.released import RejectedBy, VictimNotEvicted
 from gangsched.model import events as ev
 from gangsched.model.text.printable import marked
 

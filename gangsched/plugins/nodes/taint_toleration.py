@@ -25,7 +25,8 @@ from gangsched.core.framework.interface import (
     IntArray,
 )
 from gangsched.core.types.templates.pod_template import PodTemplate
-from gangsched.core.why import UntoleratedTaint, Why
+from gangsched.core.why import Why
+from gangsched.core.why.nodes import UntoleratedTaint
 from gangsched.model.objects import Taint, Toleration
 
 REASON = "node(s) had untolerated taint(s)"

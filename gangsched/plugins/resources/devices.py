@@ -39,7 +39,8 @@ from gangsched.core.framework.interface import (
 )
 from gangsched.core.types.arrays import NO_LIMIT
 from gangsched.core.types.templates.pod_template import PodTemplate
-from gangsched.core.why import Insufficient, Why
+from gangsched.core.why import Why
+from gangsched.core.why.nodes import Insufficient
 from gangsched.model.devices.constraints import CONSTRAINTS_KEY, DeviceConstraint
 from gangsched.model.devices.labels import bad_key
 from gangsched.model.devices.required_ids import ALL_RESOURCES, NONE_REQUIRED

@@ -32,7 +32,8 @@ from gangsched.core.framework.interface import (
 )
 from gangsched.core.types.templates.per_template import PerTemplate
 from gangsched.core.types.templates.pod_template import PodTemplate
-from gangsched.core.why import Insufficient, Why
+from gangsched.core.why import Why
+from gangsched.core.why.nodes import Insufficient
 from gangsched.errors import ParseError
 from gangsched.model.resources import (
     CPU,

@@ -15,7 +15,8 @@ from gangsched.core.framework.plan import TOPOLOGY, FitError
 from gangsched.core.framework.profile import Demand
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.templates.pod_template import PodTemplate
-from gangsched.core.why import NearestDomain, OfGang, Why, proved_there, without_gang
+from gangsched.core.why import OfGang, Why, without_gang
+from gangsched.core.why.nodes import NearestDomain, proved_there
 from gangsched.model.text.printable import sentence, several
 
 MAX_NAMED = 3

@@ -22,7 +22,8 @@ from gangsched.core.cycle.orders.order_search import most_looks
 from gangsched.core.cycle.orders.orders import in_turns, n_orders_of_kinds
 from gangsched.core.framework.plan import FitError, Plan, SearchOutcome
 from gangsched.core.framework.profile import Demand
-from gangsched.core.why import Searched, SearchEnd, together
+from gangsched.core.why import together
+from gangsched.core.why.nodes import Searched, SearchEnd
 
 # Whole cycles in one attempt: choices with enough room, where members' rules about each other may still fail.
 # A single group's domains are all among them.

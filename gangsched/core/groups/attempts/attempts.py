@@ -44,22 +44,17 @@ from gangsched.core.types.group import (
     Preemption,
 )
 from gangsched.core.units import GroupAdmission, Units
-from gangsched.core.why import (
-    ClaimsFirst,
-    LabelsNotIndexed,
-    OfPlugin,
+from gangsched.core.why import OfPlugin, Why, together
+from gangsched.core.why.kept import ClaimsFirst
+from gangsched.core.why.not_tried import LabelsNotIndexed, RefusedInPermit, RefusedInReserve, SetBusy
+from gangsched.core.why.released import (
     OthersOfSet,
     PermitTimedOut,
-    RefusedInPermit,
-    RefusedInReserve,
     Reserved,
     RestDoesNotFit,
-    SetBusy,
     VictimsProtected,
     VictimsStay,
-    Why,
     WithProblem,
-    together,
 )
 from gangsched.model.workloads import DEVICE_CLASSES
 

@@ -17,7 +17,8 @@ from gangsched.core.state.tables.groups import Cause
 from gangsched.core.types.group import ASSUMED, PENDING, Group, GroupState, MemberState
 from gangsched.core.types.placement import Placement
 from gangsched.core.types.templates.pod_template import PodTemplate
-from gangsched.core.why import GaveBack, Why, together
+from gangsched.core.why import Why, together
+from gangsched.core.why.released import GaveBack
 
 
 class Commits:

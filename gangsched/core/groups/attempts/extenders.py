@@ -34,7 +34,8 @@ from gangsched.core.state.state import SharedState
 from gangsched.core.state.tables.groups import Cause
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, PodInfo
 from gangsched.core.types.templates.pod_template import PodTemplate
-from gangsched.core.why import ExtendersSilent, Why
+from gangsched.core.why import Why
+from gangsched.core.why.not_tried import ExtendersSilent
 from gangsched.model.effects import AskExtenders
 from gangsched.model.events import ExtendersAnswered
 from gangsched.model.objects import PodSpec

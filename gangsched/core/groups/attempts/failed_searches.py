@@ -27,7 +27,8 @@ from gangsched.core.framework.interface import Code, DryRun, Status
 from gangsched.core.framework.plan import FitError
 from gangsched.core.framework.profile import Demand, Profile
 from gangsched.core.state.state import SharedState
-from gangsched.core.why import SearchesLater, together
+from gangsched.core.why import together
+from gangsched.core.why.evictions import SearchesLater
 from gangsched.model import events as ev
 from gangsched.model.objects import ObjectMeta, Pod
 

@@ -32,7 +32,9 @@ from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo, 
 from gangsched.core.types.placement import Nominated, Placement
 from gangsched.core.types.victim_words import LOWER, PAST_WALLTIME
 from gangsched.core.units import Units
-from gangsched.core.why import PreemptedBy, RoomLost, Why, beyond, together
+from gangsched.core.why import Why, beyond, together
+from gangsched.core.why.evictions import RoomLost
+from gangsched.core.why.released import PreemptedBy
 
 
 class MakingRoom:

@@ -14,7 +14,8 @@ from gangsched.core.groups.attempts.attempts import Attempts
 from gangsched.core.kept.nominations import room_taken
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import Group, GroupState, MemberState
-from gangsched.core.why import NodeRefuses, Why
+from gangsched.core.why import Why
+from gangsched.core.why.released import NodeRefuses
 from gangsched.model.objects import Node
 
 

@@ -17,7 +17,8 @@ from gangsched.config.reading.strict import nearest
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.templates.affinity_terms import Carried, affinity_terms_of, spread_selectors_of
 from gangsched.core.types.templates.spec_limits import n_node_requirements, over_limit, plain
-from gangsched.core.why import NotDoneYet, Why
+from gangsched.core.why import Why
+from gangsched.core.why.not_tried import NotDoneYet
 from gangsched.errors import ParseError
 from gangsched.model.devices.annotations import device_demand
 from gangsched.model.devices.constraints import CONSTRAINTS_KEY, DeviceConstraint, parse_constraints

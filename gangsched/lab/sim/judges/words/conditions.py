@@ -10,22 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.why import (
+from gangsched.core.why import Why, parts_of, words
+from gangsched.core.why.evictions import NoVictims, WaitsForVictims
+from gangsched.core.why.incomplete import MembersMissing
+from gangsched.core.why.nodes import (
     FewFit,
     HeldUntil,
     Insufficient,
-    MembersMissing,
     NodesExcluded,
-    NoVictims,
-    QueueFull,
     TooFewNodes,
     UnhealthyDevices,
     UntoleratedTaint,
-    WaitsForVictims,
-    Why,
-    parts_of,
-    words,
 )
+from gangsched.core.why.not_tried import QueueFull
 from gangsched.lab.sim.reading.documents import (
     Gang,
     allocatable,
