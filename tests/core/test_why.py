@@ -17,8 +17,10 @@ from gangsched.core.why import (
     without_gang,
     words,
 )
+from gangsched.core.why.binds import MayBeMixedUp
 from gangsched.core.why.evictions import EvenWithAllGone
-from gangsched.core.why.kept import KeptForClaim, StartKept
+from gangsched.core.why.incomplete import EndedDeleted, MembersMissing
+from gangsched.core.why.kept import KeptForClaim, StartEstimated, StartKept
 from gangsched.core.why.nodes import Excluded, FewFit, NodesExcluded, Searched, SearchEnd, proved_there
 from gangsched.core.why.not_tried import NotDoneYet, SetBusy
 from gangsched.core.why.released import PreemptedBy, Reserved, VictimsStay
@@ -95,11 +97,54 @@ def test_a_gang_is_named_once_and_a_proof_holds_for_one_domain() -> None:
             "preemption: its victims did not go in time: d/x, e/y",
             "preemption: its victims did not go in time: d/x and a pod of another namespace",
         ),
+        (
+            MayBeMixedUp("d/x", "e/y", 2, "a.b/c", "n1"),
+            "e/y is about to be given 2 a.b/c on n1 by kubelet's device plugin API,"
+            " which could mix it up with d/x",
+            "a pod of another namespace is about to be given 2 a.b/c on n1 by kubelet's device plugin API,"
+            " which could mix it up with d/x",
+        ),
     ],
 )
 def test_who_is_named_in_a_reason_depends_on_the_reader(why: Because, in_full: str, to_a_tenant: str) -> None:
     assert clean(words(why)) == in_full
     assert clean_for("d", words(why)) == to_a_tenant
+
+
+@pytest.mark.parametrize(
+    ("early", "late", "between"),
+    [
+        (
+            datetime(2026, 1, 2, 3, 0, tzinfo=UTC),
+            datetime(2026, 1, 2, 4, 0, tzinfo=UTC),
+            "03:00 and 04:00 UTC",
+        ),
+        (
+            datetime(2026, 1, 2, 3, 0, tzinfo=UTC),
+            datetime(2026, 1, 3, 4, 0, tzinfo=UTC),
+            "2026-01-02 03:00 and 2026-01-03 04:00 UTC",
+        ),
+    ],
+)
+def test_a_range_names_its_day_unless_it_is_the_day_of_the_estimate(
+    early: datetime, late: datetime, between: str
+) -> None:
+    at = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
+    assert f"about 2026-01-02 03:04 UTC, four in five between {between}, if" in str(
+        StartEstimated(at, (early, late))
+    )
+    assert str(StartEstimated(at, None)) == (
+        "An estimate: it starts about 2026-01-02 03:04 UTC if nothing else comes; no room is kept for it."
+    )
+
+
+def test_what_else_is_known_of_missing_members_follows_how_many_they_are() -> None:
+    roles = tuple((f"r{k}", 0, k) for k in range(1, 6))
+    more = EndedDeleted(2), "a webhook refused more"
+    told = str(MembersMissing("d/a", 1, 16, 0, roles, more))
+    assert told.startswith("gang d/a waits for members: 1 of 16 exist; role r1: 0 of 1; role r2: 0 of 2;")
+    assert "; and 2 roles more; members that ended and were deleted: 2; " in told
+    assert told.endswith("; a webhook refused more")
 
 
 def test_a_time_that_is_not_known_is_left_out() -> None:

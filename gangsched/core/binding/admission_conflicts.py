@@ -21,7 +21,8 @@ from collections.abc import Iterator, Sequence
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import ON_ITS_WAY, BindState, Group, MemberState, PodInfo
 from gangsched.core.types.templates.pod_template import PodTemplate
-from gangsched.model.text.printable import marked
+from gangsched.core.why import Why
+from gangsched.core.why.binds import MayBeMixedUp
 
 
 class AdmissionConflicts:
@@ -31,7 +32,7 @@ class AdmissionConflicts:
         self._shared = shared
         self.resources = shared.settings.devices.spaced
 
-    def blocks(self, groups: Sequence[Group]) -> str:
+    def blocks(self, groups: Sequence[Group]) -> Why:
         """Returns why none of these groups' binds may leave now; "" when some may."""
         if not self.resources:
             return ""
@@ -43,7 +44,7 @@ class AdmissionConflicts:
                         return _told(info, other, resource, n)
         return ""
 
-    def holds(self, info: PodInfo) -> str:
+    def holds(self, info: PodInfo) -> Why:
         """Returns why this member's bind may not be sent now, though its gang is binding; "" if it may."""
         for other, resource, n in self._like(info):
             if self.is_due(other) and not (
@@ -95,8 +96,5 @@ def are_interchangeable(one: PodTemplate, other: PodTemplate, resource: str) -> 
     )
 
 
-def _told(info: PodInfo, other: PodInfo, resource: str, n: int) -> str:
-    return (
-        f"{marked('pod', [other.pod.key])} is about to be given {n} {resource} on {info.node_name} by"
-        f" kubelet's device plugin API, which could mix it up with {info.pod.key}"
-    )
+def _told(info: PodInfo, other: PodInfo, resource: str, n: int) -> MayBeMixedUp:
+    return MayBeMixedUp(info.pod.key, other.pod.key, n, resource, info.node_name)

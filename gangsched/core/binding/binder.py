@@ -37,6 +37,7 @@ from gangsched.core.types.group import (
 )
 from gangsched.core.types.states import SENT
 from gangsched.core.why import Why
+from gangsched.core.why.binds import BindRefused, BindTakenBack, BindWithoutEffect, NoBinder, PodGoes, PodGone
 from gangsched.model.effects import GetPod
 from gangsched.model.events import (
     BindCancelled,
@@ -144,17 +145,16 @@ class Binder:
     def failed(self, event: BindFailed) -> None:
         info = self._expected(event.uid, event.attempt, BindState.SENT)
         if info is not None:
-            message = f"binding {info.pod.key} to {info.node_name}: {event.code} {event.message}"
-            if event.code == 403:
-                message += f"; {_cure(event.message)}"
+            cure = _cure(event.message) if event.code == 403 else ""
+            why = BindRefused(info.pod.key, info.node_name, event.code, event.message, cure)
             # If in doubt, a bump decides: its answer also shows whether the pod is gone.
             gone = event.code == 404 and not info.bind_may_land
-            self.fenced.lost(info, message, LEAVING if gone else MemberState.PENDING)
+            self.fenced.lost(info, why, LEAVING if gone else MemberState.PENDING)
 
     def cancelled(self, event: BindCancelled) -> None:
         info = self._expected(event.uid, event.attempt, BindState.SENT)
         if info is not None:
-            self.fenced.lost(info, f"binding {info.pod.key} was taken back", MemberState.PENDING)
+            self.fenced.lost(info, BindTakenBack(info.pod.key), MemberState.PENDING)
 
     def unknown(self, event: BindUnknown) -> None:
         info = self._expected(event.uid, event.attempt, BindState.SENT)
@@ -213,7 +213,7 @@ class Binder:
         elif self._shared.profile_of(group).points.has_default_binder:
             self._shared.emit(self._sender.binding(info, group, key))
         else:
-            self.fenced.lost(info, f"no Bind plugin of the profile takes {info.pod.key}", MemberState.PENDING)
+            self.fenced.lost(info, NoBinder(info.pod.key), MemberState.PENDING)
 
     def read(self, event: PodRead) -> PodInfo | None:
         """Takes a GET's answer; returns a pod for the caller to apply as seen, if it is bound or exists."""
@@ -227,17 +227,15 @@ class Binder:
             return None
         if pod is None:
             info.reported_gone = True
-            self.fenced.lost(info, f"{info.pod.key} is gone", LEAVING)
+            self.fenced.lost(info, PodGone(info.pod.key), LEAVING)
             return None
         if pod.spec.node_name:
             return info
         if pod.metadata.deletion_timestamp is not None or pod.is_terminal:
-            self.fenced.lost(info, f"{info.pod.key} is being deleted", LEAVING)
+            self.fenced.lost(info, PodGoes(info.pod.key), LEAVING)
         elif info.bind_tries >= _MAX_TRIES or info.n_refused >= _MAX_REFUSALS:
-            tries = f"binding {info.pod.key} did not take effect after {info.bind_tries} tries"
-            self.fenced.lost(
-                info, f"{tries}: {info.unclear_answer}" if info.unclear_answer else tries, MemberState.PENDING
-            )
+            tried = BindWithoutEffect(info.pod.key, info.bind_tries, info.unclear_answer)
+            self.fenced.lost(info, tried, MemberState.PENDING)
         else:
             move_bind(info, BindCause.NOT_BOUND)
             wait_s = min(_FIRST_RETRY_S * 2 ** (info.bind_tries - 1), _LONGEST_RETRY_S)

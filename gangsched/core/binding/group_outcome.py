@@ -21,8 +21,8 @@ from gangsched.core.state.tables.groups import Cause
 from gangsched.core.state.tables.starts import StartCause, move_start
 from gangsched.core.types.group import BOUND, Group, GroupState
 from gangsched.core.why import Why
+from gangsched.core.why.binds import LeftWhileBound, NotBound, StartedInPart
 from gangsched.core.why.evictions import Evicted, EvictedAgain, EvictionRefused
-from gangsched.core.why.released import NotBound, StartedInPart
 from gangsched.model.events import EvictionFailed
 
 UNWIND = "unwind"
@@ -59,7 +59,7 @@ class GroupOutcome:
         if group.n_assumed:
             return
         shared = self._shared
-        why = next(iter(group.failed_binds.values()), "members left")
+        why = next(iter(group.failed_binds.values()), LeftWhileBound())
         if group.has_started or all_landed(group):
             self._whole(group, why)
         elif not group.n_holding:

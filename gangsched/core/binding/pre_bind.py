@@ -29,6 +29,7 @@ from gangsched.core.state.timers import DeadlineKind, Deadlines
 from gangsched.core.types.group import NEVER_S, BindState, Group, MemberState, PodInfo
 from gangsched.core.types.needed import templates_of
 from gangsched.core.why import Why
+from gangsched.core.why.binds import PreBindFailed, TooFewPrepared, TurnMissed
 from gangsched.model.events import HookAnswered
 from gangsched.model.pod_group import GroupKey
 
@@ -70,7 +71,7 @@ class PreBind:
         """
         asked = [one for group, members in unit for one in self._wanted(group, members)]
         groups = [group for group, _ in unit]
-        blocked = "" if asked else self._conflicts.blocks(groups)
+        blocked: Why = "" if asked else self._conflicts.blocks(groups)
         if not asked and not blocked:
             return False
         preparing = _Unit(groups)
@@ -107,7 +108,7 @@ class PreBind:
             self._go_on_or_stop(unit)
         elif event.code not in _GOES_ON:
             error = PluginError(call.plugin, PRE_BIND, event.reason or event.code)
-            self._stop(unit, f"{info.pod.key}: {error}")
+            self._stop(unit, PreBindFailed(info.pod.key, str(error)))
         elif call.later:
             unit.open[info.uid] = self._shared.hooks.ask(PRE_BIND, call.later, call.group, info)
         else:
@@ -138,8 +139,7 @@ class PreBind:
                 or not (group.has_started or n_here >= group.min_count)
                 or group.short_roles()
             ):
-                why = f"{n_here} of {group.min_count} members of {group.key} are left"
-                self._stop(unit, str(group.problem) or why)
+                self._stop(unit, group.problem or TooFewPrepared(str(group.key), n_here, group.min_count))
                 return
         if unit.open:
             return
@@ -167,7 +167,7 @@ class PreBind:
     def expire(self) -> None:
         """Gives up units whose turn has not come in time."""
         for unit in self._until_s.due(self._shared.now_s):
-            self._stop(unit, self._conflicts.blocks(unit.groups) or "its turn did not come in time")
+            self._stop(unit, self._conflicts.blocks(unit.groups) or TurnMissed())
 
     def _stop(self, unit: _Unit, why: Why) -> None:
         self._shared.hooks.cancel(unit.open.values())

@@ -24,6 +24,7 @@ from gangsched.core.state.tables.binds import BindCause, move_bind
 from gangsched.core.state.timers import DeadlineKind, Deadlines
 from gangsched.core.types.group import BindState, Group, MemberState, PodInfo
 from gangsched.core.why import Why
+from gangsched.core.why.binds import LeftUnbound, RestNotSent, SiblingNotBound
 from gangsched.model.pod_group import GroupKey
 
 
@@ -68,13 +69,13 @@ class StaggeredBind:
             return self._is_void(group)
         return ""
 
-    def _is_void(self, group: Group) -> str:
+    def _is_void(self, group: Group) -> Why:
         """Why a gang of which nothing was sent must not start any more, or ""."""
         if group.n_short > 0:
-            return "members left before any was bound"
+            return LeftUnbound()
         for one in self._shared.siblings(group).values():
             if not one.n_holding and not one.n_assumed:
-                return f"gang {one.key}, which starts with it, was not bound"
+                return SiblingNotBound(str(one.key))
         return ""
 
     def stop(self, group: Group, why: Why) -> bool:
@@ -96,8 +97,8 @@ class StaggeredBind:
         for key in self._until_s.due(self._shared.now_s):
             group = self._shared.groups.get(key)
             held = _held(group) if group is not None else []
-            why = next((why for info in held if (why := self._conflicts.holds(info))), "")
-            if group is None or not self.stop(group, why or "the rest of the gang was not sent in time"):
+            why = next((why for info in held if (why := self._conflicts.holds(info))), RestNotSent())
+            if group is None or not self.stop(group, why):
                 self._until_s.drop(key)
 
     def _let_go(self, group: Group, members: Sequence[PodInfo]) -> list[PodInfo]:

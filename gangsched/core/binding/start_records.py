@@ -25,6 +25,7 @@ from gangsched.core.state.reporter import is_bound_where
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.tables.starts import StartCause, move_start
 from gangsched.core.types.group import BOUND, DONE, NEVER_S, Group, MemberState, PodInfo
+from gangsched.core.why.binds import KubeletRefused
 from gangsched.model.effects import GANG_WHOLE, WritePodCondition
 from gangsched.model.objects import Condition, Pod
 from gangsched.model.pod_group import GANG_KEY, MAX_MEMBERS, START_KEY, PodGroup
@@ -299,8 +300,8 @@ def note_refusal(info: PodInfo, group: Group, *, before: Pod) -> None:
         and before.status.phase != "Running"
         and is_refused(info.pod)
     ):
-        why = f"pod {info.pod.key} was refused on node {info.pod.spec.node_name}: {info.pod.status.reason}"
-        group.failed_binds[info.uid] = why
+        status, node = info.pod.status, info.pod.spec.node_name
+        group.failed_binds[info.uid] = KubeletRefused(info.pod.key, node, status.reason)
         if group.has_started:
             move_start(group, StartCause.REFUSED)
 

@@ -98,7 +98,7 @@ def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | N
             then=f"They have to answer{_in(group.deadline_s, now_s)}; then it backs off and is tried again.",
         )
     attempts = scheduler.attempts
-    if own := attempts.kept.describe_own(group) or attempts.forecasts.words(group):
+    if own := attempts.kept.describe_own(group) or attempts.forecasts.describe(group):
         begin += f"{own}{_in_its_way(scheduler, group)} "
     again = _again(group, now_s)
     kept_out = (

@@ -18,6 +18,9 @@ from gangsched.core.binding.start_records import numbers_of
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import DONE, Group, GroupState
+from gangsched.core.why import Why
+from gangsched.core.why.incomplete import NeverAtOnce, OwnerNotReady, OwnerUnseen, OwnerUnserved
+from gangsched.core.why.nodes import FormerRevisions
 from gangsched.errors import ParseError
 from gangsched.model.events import OwnerGone, OwnerPut
 from gangsched.model.objects import ObjectMeta, Pod
@@ -36,7 +39,6 @@ from gangsched.model.owners import (
 )
 from gangsched.model.owners.dialects import WHOLE
 from gangsched.model.pod_group import GroupKey, PodGroup, group_from_pod, lone_key
-from gangsched.model.text.printable import several
 
 # Limits on objects that do not decode, and on owners that were reported; the oldest are forgotten.
 _MAX_REFUSED = 10_000
@@ -280,27 +282,23 @@ class Owners:
 
     # -- words -----------------------------------------------------------------------------------------
 
-    def why_missing(self, group: Group) -> str:
+    def why_missing(self, group: Group) -> Why:
         """What the gang's number waits for; "" if its owner is not one of these."""
         named = self._owner_of.get(group.key)
         if named is None:
             return ""
         owner = self._known.get(named)
         if owner is not None:
-            return f"{named}, which {owner.waits}"
-        if _followed_as(named) in self._unserved:
-            return (
-                f"{named}, but the API server does not serve this kind or does not let the scheduler read "
-                "it; inferGangs or a label on the namespace turns this off"
-            )
-        return f"{named}, which has not been seen (yet)"
+            return OwnerNotReady(str(named), owner.waits)
+        return (OwnerUnserved if _followed_as(named) in self._unserved else OwnerUnseen)(str(named))
 
-    def former_sentences(self, group: Group) -> list[str]:
-        """A sentence on pods of the same owner's former revisions that hold room while the group has none."""
+    def former_revisions(self, group: Group) -> Why:
+        """A sentence on pods of the same owner's former revisions that hold room while the group has none; ""
+        if there are none."""
         named, info = self._owner_of.get(group.key), group.first()
         claim = None if named is None or info is None else self.claim_of(info.pod)
         if named is None or claim is None or not claim.revision:
-            return []
+            return ""
         n_former = 0
         for key in islice(self._groups[named], _MAX_SIBLINGS):
             other = self._shared.groups.get(key)
@@ -310,12 +308,7 @@ class Owners:
             theirs = None if first is None else self.claim_of(first.pod)
             if theirs is not None and theirs.revision and theirs.revision != claim.revision:
                 n_former += other.n_holding
-        if not n_former:
-            return []
-        pods = several(n_former, "pod")
-        return [
-            f"{pods} of former revisions of {named} hold room, and its update waits for them; {claim.update}."
-        ]
+        return FormerRevisions(n_former, str(named), claim.update) if n_former else ""
 
     def makers(self, group: Group) -> dict[OwnerName, Owner | None]:
         """The objects that make its members, MAX_MAKERS and one more at the most, as last read; None: not
@@ -336,13 +329,13 @@ class Owners:
                 break
         return found
 
-    def why_never(self, group: Group) -> str:
+    def why_never(self, group: Group) -> Why:
         """Why the missing members will not come while the existing ones wait; "" if they may."""
         info = group.first()
         for named in () if info is None else owners_of(info.pod):
             owner = self._known.get(named)
             if owner is not None and owner.why and self._owner_of.get(group.key) != named:
-                return f"{named} never has all its pods at once: {owner.why}; {owner.cure}"
+                return NeverAtOnce(str(named), owner.why, owner.cure)
         return ""
 
 

@@ -20,11 +20,16 @@ from gangsched.core.state.state import SharedState
 from gangsched.core.state.tables.groups import Cause
 from gangsched.core.state.tables.starts import StartCause, move_start
 from gangsched.core.types.group import LONG_AGO_S, NEVER_S, Group, GroupState, MemberState
-from gangsched.core.types.lost_members import roles_text, runs_enough
+from gangsched.core.types.lost_members import runs_enough
 from gangsched.core.types.states import BINDING, NOT_STARTED
 from gangsched.core.why import Why
-from gangsched.core.why.incomplete import DefinitionMissing, MembersMissing
-from gangsched.core.why.released import MembersLeft
+from gangsched.core.why.incomplete import (
+    DefinitionMissing,
+    EndedDeleted,
+    MembersLeft,
+    MembersMissing,
+    ObjectMissing,
+)
 from gangsched.model.events import RefusalsRead
 
 # An incomplete gang is not reported before this: its pods are created one by one.
@@ -122,8 +127,7 @@ class Reconciler:
 
     def _reconcile_waiting(self, group: Group) -> None:
         if group.problem or group.definition is None or not group.is_complete:
-            roles = roles_text(group.missing_roles())
-            left = MembersLeft(group.n_existing, group.min_count, roles)
+            left = MembersLeft(group.n_existing, group.min_count, tuple(group.missing_roles()))
             self._attempts.commits.give_back(group, group.problem or left)
             self._reconcile_at_rest(group)
         elif not group.n_pending and not group.n_assumed:
@@ -199,35 +203,25 @@ class Reconciler:
         """Reports what is missing of a gang that has been incomplete for a while."""
         if group.definition is None:
             kind = "PodGroup object" if group.is_gang else "definition"
-            missing = self._owners.why_missing(group) or f"its {kind}, which does not exist (yet)"
+            missing = self._owners.why_missing(group) or ObjectMissing(kind)
             why: Why = DefinitionMissing(str(group.key), missing)
         else:
-            more = self._ended(group)
-            never = self._owners.why_never(group)
-            more += f"; {never}" if never else ""
-            refused = self.refusals.sentence(group)
-            more += f"; {refused}" if refused else ""
+            more = self._ended(group), self._owners.why_never(group), self.refusals.sentence(group)
             why = MembersMissing(
                 str(group.key),
                 group.n_existing,
                 group.min_count,
                 group.counts[MemberState.GATED],
-                roles_text(group.missing_roles()),
-                more,
+                tuple(group.missing_roles()),
+                tuple(one for one in more if one),
             )
             self.refusals.ask(group)
         self._reporter.rejected(group, why)
 
-    def _ended(self, group: Group) -> str:
-        """That members which had ended were deleted, where this may be why others wait for ever."""
+    def _ended(self, group: Group) -> Why:
+        """That members which had ended were deleted, where this may be why others wait for ever; else ""."""
         n_gone = self._leaving.n_ended_gone.get(group, 0)
-        if group.n_holding or not n_gone:
-            return ""
-        return (
-            f"; members that ended and were deleted: {n_gone}; what has ended counts only while its pod "
-            "exists: lower the number to what is still to run, or delete the others too so that their "
-            "controller makes all of them again"
-        )
+        return EndedDeleted(n_gone) if n_gone and not group.n_holding else ""
 
     def refusals_read(self, event: RefusalsRead) -> None:
         """Takes the refusals that a controller got when it created a gang's members; reports new ones."""

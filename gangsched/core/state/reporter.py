@@ -29,7 +29,8 @@ from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import BOUND, Group, MemberState, PodInfo
 from gangsched.core.types.lost_members import lacks
 from gangsched.core.why import OfGang, Why, words
-from gangsched.core.why.released import AnswerUnclear, Reserved
+from gangsched.core.why.binds import AnswerUnclear
+from gangsched.core.why.released import Reserved
 from gangsched.errors import InvariantError
 from gangsched.model.effects import (
     DEVICES_HEALTHY,

@@ -6,17 +6,14 @@ Pure; read by the core's reports and by what shows gangs to people. Not here: wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gangsched.core.types.states import BOUND, DONE, GroupState
-from gangsched.model.text.printable import several
+from gangsched.core.why.incomplete import roles_text
 
 if TYPE_CHECKING:
     from gangsched.core.types.group import Group
-
-# How many roles one message names.
-_MAX_ROLES = 3
 
 
 def lacks(group: Group) -> str:
@@ -53,11 +50,3 @@ def _lacking(group: Group, least: Mapping[str, int]) -> list[tuple[str, int, int
         if info.role in started and info.state in (BOUND, DONE):
             started[info.role] += 1
     return [(role, started[role], n) for role, n in least.items() if started[role] < n]
-
-
-def roles_text(missing: Iterable[tuple[str, int, int]]) -> str:
-    """Names roles that lack members, for a message that states how many there are."""
-    missing = list(missing)
-    text = "".join(f"; role {role}: {n} of {wanted}" for role, n, wanted in missing[:_MAX_ROLES])
-    n_more = len(missing) - _MAX_ROLES
-    return text + (f"; and {several(n_more, 'role')} more" if n_more > 0 else "")

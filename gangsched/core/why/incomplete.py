@@ -2,31 +2,127 @@
 
 from __future__ import annotations
 
-from gangsched.core.why import Because
+from collections.abc import Sequence
+
+from gangsched.core.why import Because, Why
+from gangsched.model.text.printable import several
+
+# How many roles one message names.
+_MAX_ROLES = 3
+
+RolesShort = tuple[tuple[str, int, int], ...]
+"""(role, how many of it there are, how many it needs) of the roles that lack members."""
+
+
+def roles_text(short: Sequence[tuple[str, int, int]]) -> str:
+    """Names roles that lack members, behind how many members there are in all."""
+    text = "".join(f"; role {role}: {n} of {wanted}" for role, n, wanted in short[:_MAX_ROLES])
+    n_more = len(short) - _MAX_ROLES
+    return text + (f"; and {several(n_more, 'role')} more" if n_more > 0 else "")
+
+
+# -- what is to define it ----------------------------------------------------------------------------------
 
 
 class DefinitionMissing(Because, frozen=True):
-    """A gang's object does not exist, or nothing else defines it. missing: in words."""
+    """A gang's object does not exist, or nothing else defines it. missing: what it waits for."""
 
     gang: str
-    missing: str
+    missing: Why
 
     def __str__(self) -> str:
         return f"gang {self.gang} waits for {self.missing}"
 
 
+class ObjectMissing(Because, frozen=True):
+    """The object that defines a gang does not exist."""
+
+    what: str
+
+    def __str__(self) -> str:
+        return f"its {self.what}, which does not exist (yet)"
+
+
+class OwnerUnseen(Because, frozen=True):
+    """The object that a gang's number depends on has not been seen."""
+
+    owner: str
+
+    def __str__(self) -> str:
+        return f"{self.owner}, which has not been seen (yet)"
+
+
+class OwnerUnserved(Because, frozen=True):
+    """The API server serves no object of the kind that a gang's number depends on, or not to us."""
+
+    owner: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.owner}, but the API server does not serve this kind or does not let the scheduler read "
+            "it; inferGangs or a label on the namespace turns this off"
+        )
+
+
+class OwnerNotReady(Because, frozen=True):
+    """The object that a gang's number depends on does not state it yet. waits: why, in its kind's words."""
+
+    owner: str
+    waits: str
+
+    def __str__(self) -> str:
+        return f"{self.owner}, which {self.waits}"
+
+
+# -- the members that are missing --------------------------------------------------------------------------
+
+
 class MembersMissing(Because, frozen=True):
-    """A gang has been incomplete for a while. roles: which lack members, in words; more: what else is known
-    of why, in words."""
+    """A gang has been incomplete for a while. more: what else is known of why."""
 
     gang: str
     n_existing: int
     n_needed: int
     n_gated: int
-    roles: str
-    more: str
+    roles: RolesShort
+    more: tuple[Why, ...]
 
     def __str__(self) -> str:
         text = f"gang {self.gang} waits for members: {self.n_existing} of {self.n_needed} exist"
         gated = f", {self.n_gated} more are gated" if self.n_gated else ""
-        return f"{text}{gated}{self.roles}{self.more}"
+        return f"{text}{gated}{roles_text(self.roles)}" + "".join(f"; {one}" for one in self.more)
+
+
+class EndedDeleted(Because, frozen=True):
+    """Members that had ended were deleted, so that others may wait for them for ever."""
+
+    n: int
+
+    def __str__(self) -> str:
+        return (
+            f"members that ended and were deleted: {self.n}; what has ended counts only while its pod "
+            "exists: lower the number to what is still to run, or delete the others too so that their "
+            "controller makes all of them again"
+        )
+
+
+class NeverAtOnce(Because, frozen=True):
+    """What makes the members never makes all of them at once. why, cure: in its kind's words."""
+
+    owner: str
+    why: str
+    cure: str
+
+    def __str__(self) -> str:
+        return f"{self.owner} never has all its pods at once: {self.why}; {self.cure}"
+
+
+class MembersLeft(Because, frozen=True):
+    """Members that waited have left, and too few are there."""
+
+    n_existing: int
+    n_needed: int
+    roles: RolesShort
+
+    def __str__(self) -> str:
+        return f"{self.n_existing} of {self.n_needed} members are left{roles_text(self.roles)}"

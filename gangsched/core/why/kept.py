@@ -26,6 +26,46 @@ class StartKept(Because, frozen=True):
         return f"An estimate: it starts{about}; room is kept for it on {nodes}; no end stated by {n} there."
 
 
+class StartEstimated(Because, frozen=True):
+    """When a group without a claim starts, by estimate. between: when four in five such groups start."""
+
+    at: datetime
+    between: tuple[datetime, datetime] | None
+
+    def __str__(self) -> str:
+        range_ = ""
+        if self.between is not None:
+            early, late = self.between
+            clock = "%H:%M" if early.date() == late.date() == self.at.date() else "%Y-%m-%d %H:%M"
+            range_ = f", four in five between {early:{clock}} and {late:{clock}} UTC,"
+        about = time_text("about", self.at)
+        return f"An estimate: it starts{about}{range_} if nothing else comes; no room is kept for it."
+
+
+class StartUnknown(Because, frozen=True):
+    """A start that was estimated is not known any more."""
+
+    def __str__(self) -> str:
+        return "It is not known when it starts: what it waits for may never end."
+
+
+class DeadlineNear(Because, frozen=True):
+    """A group's controller ends it at a deadline that counts while its pods wait. at: when it starts, by
+    estimate; left_s: what is then left of whole_s."""
+
+    owner: str
+    at: datetime | None
+    left_s: float
+    whole_s: float
+
+    def __str__(self) -> str:
+        return (
+            f"an estimate: if it starts{time_text('about', self.at)}, {self.left_s / 60.0:.0f} of"
+            f" {self.whole_s / 60.0:.0f} minutes are left until {self.owner} is ended, as its"
+            " activeDeadlineSeconds count while its pods wait; those of its pods count from their start"
+        )
+
+
 class KeptForClaim(Because, frozen=True):
     """Free room that a claim keeps from a group, and when its own group starts."""
 

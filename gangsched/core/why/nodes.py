@@ -7,7 +7,7 @@ from enum import Enum
 
 from gangsched.core.why import MAX_NAMED, Because, Why, each_of, minute, named, together
 from gangsched.model.resources import amount_text
-from gangsched.model.text.printable import marked
+from gangsched.model.text.printable import marked, several
 
 
 class Insufficient(Because, frozen=True):
@@ -161,6 +161,18 @@ class UnhealthyDevices(Because, frozen=True):
     def __str__(self) -> str:
         more = f", {self.n_more} more" if self.n_more else ""
         return f"Unhealthy: {', '.join(f'{one} on {node}' for one, node in self.devices)}{more}."
+
+
+class FormerRevisions(Because, frozen=True):
+    """Pods of an owner's former revisions hold room. update: what its update does, in its kind's words."""
+
+    n: int
+    owner: str
+    update: str
+
+    def __str__(self) -> str:
+        whose = f"{several(self.n, 'pod')} of former revisions of {self.owner}"
+        return f"{whose} hold room, and its update waits for them; {self.update}."
 
 
 class HeldBy(Because, frozen=True):

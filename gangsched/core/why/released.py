@@ -1,4 +1,4 @@
-"""Reasons of a gang that is reserved or being bound: what it waits for, and why all of it is given back."""
+"""Reasons of a gang that is reserved: what it waits for, and why all of it is given back."""
 
 from __future__ import annotations
 
@@ -173,17 +173,6 @@ class DeviceGivenAway(Because, frozen=True):
         return f"kubelet gave {self.device} on {self.node} to another pod"
 
 
-class MembersLeft(Because, frozen=True):
-    """Members that waited have left, and too few are there. roles: which lack members, in words."""
-
-    n_existing: int
-    n_needed: int
-    roles: str
-
-    def __str__(self) -> str:
-        return f"{self.n_existing} of {self.n_needed} members are left{self.roles}"
-
-
 class Outdated(Enum):
     """Why something else should be reserved for a pod."""
 
@@ -199,36 +188,3 @@ class ReservationOutdated(Because, frozen=True):
 
     def __str__(self) -> str:
         return self.how.value
-
-
-class NotBound(Because, frozen=True):
-    """No bind of a gang has landed."""
-
-    gang: str
-    why: Why
-
-    def __str__(self) -> str:
-        return f"gang {self.gang} was not bound: {self.why}"
-
-
-class StartedInPart(Because, frozen=True):
-    """A gang has started with the members that it needs, and binds of others have failed."""
-
-    gang: str
-    why: Why
-
-    def __str__(self) -> str:
-        return f"gang {self.gang} has started without all of its members: {self.why}"
-
-
-class AnswerUnclear(Because, frozen=True):
-    """The API server gives no clear answer to a gang's binds. message: in its words."""
-
-    gang: str
-    message: str
-
-    def __str__(self) -> str:
-        return (
-            f"gang {self.gang} keeps what it has reserved until the API server itself gives a clear answer: "
-            f"{words(self.message)}"
-        )

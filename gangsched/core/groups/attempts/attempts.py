@@ -243,8 +243,9 @@ class Attempts:
             holding = self._shared.queue.waiting
             sentences = lack_sentences(answer.shortage, answer.group, holding)
             kept = self.kept.describe(unit, answer.shortage)
-            former = self._owners.former_sentences(answer.group)
-            why = together(why, *sentences, *kept, *former, *self._describe_ends(answer.shortage))
+            former = self._owners.former_revisions(answer.group)
+            more = *sentences, *kept, former, *self._describe_ends(answer.shortage)
+            why = together(why, *(one for one in more if one))
         self.commits.reject(unit, together(claimed, why) if claimed else why, answer)
 
     # -- outcomes ----------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import Group
 from gangsched.core.types.states import IN_LINE
-from gangsched.core.why import time_text
+from gangsched.core.why.kept import DeadlineNear, StartEstimated, StartUnknown
 from gangsched.model.effects import START_PROMISED
 from gangsched.model.events import StartsEstimated
 from gangsched.model.pod_group import CORE, GroupKey
@@ -111,16 +111,13 @@ class Forecasts:
             if key not in starts:
                 self._tell(one, None)
 
-    def words(self, group: Group) -> str:
-        """A sentence on when the group starts; "" without an estimate."""
+    def describe(self, group: Group) -> StartEstimated | None:
+        """When the group starts, as last reported; None without an estimate."""
         one = self._known.get(group.key)
         if one is None or one.group is not group or one.reported_s is None:
-            return ""
-        when = time_text("about", minute_of(self._shared, max(one.reported_s, self._shared.now_s)))
-        if not when:
-            return ""
-        range_ = self._between(one)
-        return f"An estimate: it starts{when}{range_} if nothing else comes; no room is kept for it."
+            return None
+        at = minute_of(self._shared, max(one.reported_s, self._shared.now_s))
+        return None if at is None else StartEstimated(at, self._between(one))
 
     def started(self, unit: Sequence[Group]) -> None:
         """Records that the unit's members are reserved. The condition is written with each group's next
@@ -152,8 +149,7 @@ class Forecasts:
                 self._say_unknown(group)
 
     def _say_unknown(self, group: Group) -> None:
-        message = "It is not known when it starts: what it waits for may never end."
-        self._reporter.start_promised(group, promised=False, reason=UNKNOWN, message=message)
+        self._reporter.start_promised(group, promised=False, reason=UNKNOWN, message=str(StartUnknown()))
 
     def _tell(self, one: _Forecast, at_s: float | None) -> None:
         now_s, group = self._shared.now_s, one.group
@@ -170,21 +166,19 @@ class Forecasts:
         if one.reported_s is None or written != FORECAST or abs(at_s - one.reported_s) > enough_s:
             one.reported_s, one.wrote_s, range_s = at_s, now_s, self.range_s(at_s - now_s)
             one.between_s = None if range_s is None else (now_s + range_s[0], now_s + range_s[1])
-            if words := self.words(group):
-                self._reporter.start_promised(group, promised=False, reason=FORECAST, message=words)
+            if (told := self.describe(group)) is not None:
+                self._reporter.start_promised(group, promised=False, reason=FORECAST, message=str(told))
 
-    def _between(self, one: _Forecast) -> str:
-        """The range in whole minutes, rounded outwards; "": there is none, or it has passed."""
+    def _between(self, one: _Forecast) -> tuple[datetime, datetime] | None:
+        """The range in whole minutes, rounded outwards; None: there is none, or it has passed."""
         now_s, ahead_s = self._shared.now_s, self._shared.wall_ahead_s
-        if one.between_s is None or one.reported_s is None or ahead_s is None:
-            return ""
+        if one.between_s is None or ahead_s is None:
+            return None
         if not now_s < one.between_s[1] < now_s + LATEST_S:
-            return ""
+            return None
         early = datetime.fromtimestamp((max(one.between_s[0], now_s) + ahead_s) // _MINUTE_S * _MINUTE_S, UTC)
         late = datetime.fromtimestamp(-(-(one.between_s[1] + ahead_s) // _MINUTE_S) * _MINUTE_S, UTC)
-        day = datetime.fromtimestamp(max(one.reported_s, now_s) + ahead_s, UTC).date()
-        clock = "%H:%M" if early.date() == late.date() == day else "%Y-%m-%d %H:%M"
-        return f", four in five between {early:{clock}} and {late:{clock}} UTC,"
+        return early, late
 
     def _warn(self, one: _Forecast, at_s: float) -> None:
         """Warns once if, by the estimate, waiting leaves less than half of its controller's deadline."""
@@ -195,13 +189,8 @@ class Forecasts:
         if left_s >= owner.deadline_s / 2:
             return
         one.is_warned = True
-        begin = time_text("about", minute_of(self._shared, at_s))
-        left_min, whole_min = max(left_s, 0.0) / 60.0, owner.deadline_s / 60.0
-        message = clean(
-            f"an estimate: if it starts{begin}, {left_min:.0f} of {whole_min:.0f} minutes are left until"
-            f" {owner.named} is ended, as its activeDeadlineSeconds count while its pods wait;"
-            " those of its pods count from their start"
-        )
+        at = minute_of(self._shared, at_s)
+        message = clean(str(DeadlineNear(str(owner.named), at, max(left_s, 0.0), owner.deadline_s)))
         self._reporter.event(one.group, "Warning", "DeadlineWhileWaiting", "Scheduling", message)
 
     def _has_claim(self, group: Group) -> bool:
