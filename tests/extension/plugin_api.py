@@ -97,9 +97,18 @@ def _described(name: str, found: Any) -> Iterator[str]:
     elif issubclass(found, enum.Enum):
         yield f"{name}: {', '.join(found.__members__)}"
     else:
-        bases = [base.__name__ for base in found.__bases__ if base.__name__ in plugin.__all__]
-        yield f"{name}({', '.join(bases)})" if bases else name
+        bases = ", ".join(_bases(found))
+        yield f"{name}({bases})" if bases else name
         yield from (f"    {line}" for line in sorted(_members(name, found)))
+
+
+def _bases(kind: type[Any]) -> Iterator[str]:
+    """Names of the bases that have one here; of other bases their own, as what lies between is ours alone."""
+    for base in kind.__bases__:
+        if base.__name__ in plugin.__all__:
+            yield base.__name__
+        else:
+            yield from _bases(base)
 
 
 def _members(name: str, kind: type[Any]) -> Iterator[str]:
