@@ -299,7 +299,7 @@ def test_a_domain_without_a_name_is_shown() -> None:
 
 def test_what_is_proved_of_one_domain_is_not_claimed_of_all() -> None:
     """Two domains: in the first every order is tried, the search in the others ends before."""
-    from gangsched.core.cycle.domains.domain_refusals import refusal
+    from gangsched.core.cycle.domains.domains import refusal
     from gangsched.core.framework.plan import FitError
     from gangsched.core.why import OfGang, together
     from gangsched.core.why.nodes import Searched, SearchEnd

@@ -6,13 +6,10 @@ each pod, and about the chosen set. Not here: the rule of queues (core.preemptio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 from gangsched.core.cache.queues.namespace_usage import QueueView
-from gangsched.core.framework.plugin_calls import CallPlugin
-from gangsched.core.framework.points.queueing import AdmitPlugin
-from gangsched.core.framework.supports import serves
 from gangsched.core.types.group import Group, PodInfo
 
 
@@ -65,14 +62,3 @@ class EvictionRulePlugin(Protocol):
     ) -> EvictionRule | None:
         """members: those that the unit needs. None: only pods of lower priority, as without the plugin."""
         ...
-
-
-def first_rule(plugins: Iterable[AdmitPlugin], ask: CallPlugin, *asked: Any) -> EvictionRule | None:
-    """Returns the rule of the first plugin with one; asked: `eviction_rule`'s arguments. Raises:
-    PluginError."""
-    for plugin in plugins:
-        if serves(plugin, EvictionRulePlugin):
-            rule: EvictionRule | None = ask(plugin.name, "Admit", plugin.eviction_rule, *asked)
-            if rule is not None:
-                return rule
-    return None

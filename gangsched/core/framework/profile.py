@@ -13,7 +13,7 @@ from typing import NamedTuple
 from gangsched.core.cache.nodes.usage_trackers import UsageTracker
 from gangsched.core.cache.queues.namespace_usage import QueueView
 from gangsched.core.cache.trial import ClusterView, Trial
-from gangsched.core.framework.eviction_rule import EvictionRule, first_rule
+from gangsched.core.framework.eviction_rule import EvictionRule, EvictionRulePlugin
 from gangsched.core.framework.extension_points import ExtensionPoints
 from gangsched.core.framework.filters.filtering import Filtering
 from gangsched.core.framework.filters.per_node import NodeInfos
@@ -52,8 +52,13 @@ from gangsched.core.framework.plugin_calls import (
     converted,
     guarded,
 )
-from gangsched.core.framework.points.admitting import admits_again, admitted, may_admit_without
-from gangsched.core.framework.points.queueing import AdmitPlugin, bad_raise, sees_view
+from gangsched.core.framework.points.queueing import (
+    AdmitAgainPlugin,
+    AdmitPlugin,
+    AdmitWithoutPlugin,
+    bad_raise,
+    sees_view,
+)
 from gangsched.core.framework.scores.batching import Batching
 from gangsched.core.framework.scores.scoring import Scoring
 from gangsched.core.framework.scores.weighing import Weighing
@@ -174,12 +179,27 @@ class Profile:
     def run_admit(
         self, group: Group, members: Sequence[PodInfo], view: QueueView, gone: Collection[PodInfo] = ()
     ) -> Status:
-        return admitted(self.admit_plugins, self._ask, group, members, view, gone)
+        """Returns Admit's first "no", or success; gone: pods that count as off their nodes. Raises:
+        PluginError."""
+        for plugin in self.admit_plugins:
+            if gone and serves(plugin, AdmitWithoutPlugin):
+                answer = self._ask(plugin.name, "Admit", plugin.admit_without, group, members, gone, view)
+            else:
+                answer = self._ask(plugin.name, "Admit", plugin.admit, group, members, view)
+            status = checked_status(plugin.name, "Admit", answer, _NO)
+            if not status.is_success:
+                return status
+        return SUCCESS
 
     def may_admit_without(
         self, plugin: AdmitPlugin | None, group: Group, members: Sequence[PodInfo], view: QueueView
     ) -> bool:
-        return may_admit_without(plugin, self._ask, group, members, view)
+        """Whether the plugin, which keeps the group out, may let it in if pods are evicted. Raises:
+        PluginError."""
+        if plugin is None or not serves(plugin, AdmitWithoutPlugin):
+            return False
+        asked = (plugin.may_admit_without, bool, group, members, view)
+        return self._ask(plugin.name, "Admit", converted, *asked)
 
     def admit_that_refused(self, rejected_by: Iterable[tuple[str, PodTemplate | None]]) -> AdmitPlugin | None:
         """Returns the Admit plugin that keeps the group out, if one does."""
@@ -194,12 +214,23 @@ class Profile:
         change: ClusterChange,
         view: QueueView,
     ) -> bool:
-        return admits_again(plugin, self._ask, group, members, change, view)
+        """Whether the plugin, which keeps the group out, should be asked again after this change. Raises:
+        PluginError."""
+        if not serves(plugin, AdmitAgainPlugin):
+            return True
+        asked = (plugin.admit_again, bool, group, members, change, view)
+        return self._ask(plugin.name, "Admit", converted, *asked)
 
     def eviction_rule(
         self, unit: Sequence[Group], members: Sequence[PodInfo], view: QueueView
     ) -> EvictionRule | None:
-        return first_rule(self.admit_plugins, self._ask, unit, members, view)
+        """Returns the rule of the first plugin with one for these groups. Raises: PluginError."""
+        for plugin in self.admit_plugins:
+            if serves(plugin, EvictionRulePlugin):
+                rule = self._ask(plugin.name, "Admit", plugin.eviction_rule, unit, members, view)
+                if rule is not None:
+                    return rule
+        return None
 
     def run_pre_enqueue(self, pod: Pod) -> Status:
         """Returns the first "no", which gates the pod, or success; for a profile with `only_gates`."""

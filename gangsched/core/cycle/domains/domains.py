@@ -22,21 +22,25 @@ from gangsched.core.cache.trial import Trial
 from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.cycle.choosing.packing import fewest
 from gangsched.core.cycle.choosing.preferred import worth
-from gangsched.core.cycle.domains.domain_refusals import MAX_NAMED, first_rows, members_text, refusal
 from gangsched.core.cycle.near_names import unknown_label
 from gangsched.core.cycle.orders.orders import in_turns
 from gangsched.core.cycle.shared_room import TemplateMembers, asked_together, shared_room
-from gangsched.core.framework.plan import FitError, Plan, of_member
+from gangsched.core.framework.plan import TOPOLOGY, FitError, Plan, of_member
 from gangsched.core.framework.profile import Demand
 from gangsched.core.types.arrays import BoolArray, FloatArray, IntArray
 from gangsched.core.types.group import NO_ROW, MemberState, PodInfo
+from gangsched.core.types.templates.pod_template import PodTemplate
+from gangsched.core.why import OfGang, Why, without_gang
+from gangsched.core.why.nodes import NearestDomain, proved_there
 from gangsched.model.stated.topology import Topology
-from gangsched.model.text.printable import several, shown
+from gangsched.model.text.printable import sentence, several, shown
 
 MAX_DOMAINS = 64
 """Domains to try if all have room and yet the group fits in none; each costs a cycle."""
 # Domains of one preferred label that are tried.
 _MAX_NARROW = 16
+# Domains named in a reason.
+_MAX_NAMED = 3
 _HERE = (MemberState.BOUND, MemberState.ASSUMED)
 
 _Run = Callable[[Sequence[Demand], int], Plan | FitError]
@@ -156,7 +160,7 @@ class Domains:
             f"{info.pod.metadata.name} is in {self._name(info.row) if code >= 0 else 'none'}"
             for code, info in by_domain.items()
         ]
-        names = ", ".join(where[:MAX_NAMED]) + (", …" if len(where) > MAX_NAMED else "")
+        names = ", ".join(where[:_MAX_NAMED]) + (", …" if len(where) > _MAX_NAMED else "")
         self.refusal = self._refusal(f"its members are not in one {self._what}: {names}")
         return None
 
@@ -251,7 +255,7 @@ class Domains:
         keys += [fewest(mine, amounts, held), *self._worth(codes, len(held))]
         keys.append(np.bincount(mine, weights=amounts, minlength=len(held)).astype(np.int64))
         ranks = np.stack(keys, axis=1)
-        first = first_rows(codes, len(held))[domains]
+        first = _first_rows(codes, len(held))[domains]
         names = [self._texts_at(key, first) for key in (*self._required, *self._preferred)]
         order = sorted(zip(*ranks[domains].T.tolist(), *names, domains.tolist(), strict=True))
         return [int(one[-1]) for one in order]
@@ -342,7 +346,7 @@ class Domains:
             inner = run([self._demand], 0)
             return self.unfit([""], inner if isinstance(inner, FitError) else None)
         held = self._held(self._codes)
-        first = first_rows(self._codes, len(held))
+        first = _first_rows(self._codes, len(held))
         there = [one for one in np.flatnonzero(first >= 0).tolist() if self._pin in (None, one)]
         needed = self._demand.n_needed
         if not there:
@@ -369,11 +373,11 @@ class Domains:
                 why,
                 best,
             )
-        parts = [f"{names[one]} could take {held[one]}" for one in ranked[:MAX_NAMED]]
+        parts = [f"{names[one]} could take {held[one]}" for one in ranked[:_MAX_NAMED]]
         if (more := len(ranked) - len(parts)) > 0:
             parts.append(f"{several(more, 'other')} no more than that")
         return self._refusal(
-            f"no {self._what} has room for {members_text(needed)}: {', '.join(parts)}", why, best
+            f"no {self._what} has room for {_members_text(needed)}: {', '.join(parts)}", why, best
         )
 
     def unfit(self, names: Sequence[str], inner: FitError | None) -> FitError:
@@ -381,14 +385,58 @@ class Domains:
         tried = list(dict.fromkeys(names))
         if not self._required and inner is not None:
             return inner
-        text = ", ".join(tried[:MAX_NAMED])
-        text += f" and {len(tried) - MAX_NAMED} more" if len(tried) > MAX_NAMED else ""
-        needed = members_text(self._demand.n_needed)
+        text = ", ".join(tried[:_MAX_NAMED])
+        text += f" and {len(tried) - _MAX_NAMED} more" if len(tried) > _MAX_NAMED else ""
+        needed = _members_text(self._demand.n_needed)
         return self._refusal(
             f"no {self._what or 'node'} can take {needed} placed as they ask; tried: {text}",
             inner,
             tried[0],
         )
+
+
+def refusal(
+    demand: Demand, kinds: Sequence[TemplateMembers], reason: str, inner: FitError | None, where: str
+) -> FitError:
+    """Returns the error with this sentence; with an inner error, also what the domain `where` lacks."""
+    group = demand.group
+    gang = str(group.key) if group.is_gang else ""
+    if inner is None:
+        text: Why = sentence(reason)
+        return FitError(group, OfGang(gang, text) if gang else text, _rejected_by(demand, kinds))
+    # What is proved is proved of that domain alone.
+    there = proved_there(without_gang(gang, inner.why) if gang else inner.why)
+    why: Why = NearestDomain(reason, where, there)
+    rejected = tuple(dict.fromkeys((*_rejected_by(demand, kinds), *inner.rejected_by)))
+    short = inner.shortage
+    if short is not None:
+        short = replace(short, about_domains=f"{reason}. In {where}: ")
+    why = OfGang(gang, why) if gang else why
+    return replace(inner, group=group, why=why, rejected_by=rejected, shortage=short)
+
+
+def _rejected_by(
+    demand: Demand, kinds: Sequence[TemplateMembers]
+) -> tuple[tuple[str, PodTemplate | None], ...]:
+    """All plugins that may refuse a node: in each domain a different one may be the cause."""
+    found: list[tuple[str, PodTemplate | None]] = [(TOPOLOGY, None)]
+    for kind in kinds:
+        if kind.state is not None:
+            names = demand.profile.filtering.refusing_plugins(kind.state)
+            found += [(name, kind.template) for name in names]
+    return tuple(found)
+
+
+def _first_rows(codes: IntArray, n_domains: int) -> IntArray:
+    """int64[n_domains]: a node of each domain, -1 where it has none."""
+    found: IntArray = np.full(n_domains, -1, dtype=np.int64)
+    rows = np.flatnonzero(codes >= 0)[::-1]
+    found[codes[rows]] = rows
+    return found
+
+
+def _members_text(n: int) -> str:
+    return several(n, "member") if n > 1 else "one member"
 
 
 def _placed(demand: Demand) -> list[PodInfo]:

@@ -9,14 +9,13 @@ core.cycle.placing between a gang's members.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView, Trial
-from gangsched.core.framework.filters.fixed_reasons import FixedReasons, reasons_of
 from gangsched.core.framework.filters.joint_room import JointRoom
 from gangsched.core.framework.filters.per_node import NodeInfos, PerNodeFilter
 from gangsched.core.framework.filters.row_cache import n_kept
@@ -30,7 +29,7 @@ from gangsched.core.framework.interface import (
     NodeFilterPlugin,
     Rows,
 )
-from gangsched.core.framework.plugin_calls import CallPlugin, check_count, check_shape, converted
+from gangsched.core.framework.plugin_calls import CallPlugin, PluginError, check_count, check_shape, converted
 from gangsched.core.framework.supports import (
     SupportsAtMost,
     SupportsCapacityOn,
@@ -40,11 +39,15 @@ from gangsched.core.framework.supports import (
 )
 from gangsched.core.types.arrays import NO_LIMIT
 from gangsched.core.types.templates.pod_template import PodTemplate
-from gangsched.core.why import Why
+from gangsched.core.why import Because, Why
 
 _ONE_ROW = (1,)
 # Up to this many rows are asked one by one: for so few, arrays cost more than the rows.
 _FEW_ROWS = 2
+
+
+_Said = tuple[str, Sequence[tuple[Why, BoolArray]]]
+"""A plugin's name, and its reasons with the rows that each applies to."""
 
 
 class _Kept:
@@ -99,7 +102,8 @@ class Filtering:
         )
         self._seeing_names = self._names_of_seeing + [one.name for one in per_node if one.sees_pods]
         self._masks: dict[int, tuple[int, BoolArray]] = {}
-        self._fixed_reasons = FixedReasons(self.fixed, ask)
+        self._fixed_reasons: dict[int, tuple[BoolArray, list[_Said]]] = {}
+        """By template, with the mask that the reasons belong to."""
         self._capacities: dict[int, _Kept] = {}
 
     def feasible(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray:
@@ -368,8 +372,8 @@ class Filtering:
         staged = [one for one in self.capacities if one.name not in state.unconcerned]
         others = [one for one in (*self.by_cycle, *self.seeing) if one.name not in state.skipped]
         staged += sorted(others, key=lambda one: self._place[one.name])
-        fixed = self._fixed_reasons.reasons(self.feasible(state, template, view), state, template, view)
-        for name, reasons in chain(fixed, reasons_of(staged, self._ask, state, template, view)):
+        fixed = self._reasons_of_fixed(state, template, view)
+        for name, reasons in chain(fixed, self._ask_reasons(staged, state, template, view)):
             out: BoolArray | None = None
             for reason, rows in reasons:
                 mine = rows & left
@@ -387,6 +391,41 @@ class Filtering:
                     found.append((one.name, reason, mine))
                     left &= ~mine
         return found
+
+    def _reasons_of_fixed(self, state: CycleState, template: PodTemplate, view: ClusterView) -> list[_Said]:
+        """The reasons by fixed properties of nodes, kept as long as the mask: a pod that does not fit is
+        refused again and again, mostly by the same taints and labels."""
+        mask = self.feasible(state, template, view)
+        kept = self._fixed_reasons.get(template.serial)
+        if kept is None or kept[0] is not mask:
+            answers = self._ask_reasons(self.fixed, state, template, view)
+            kept = (mask, [(name, reasons) for name, some in answers if (reasons := tuple(some))])
+            if len(self._fixed_reasons) > n_kept(view.n_rows):
+                self._fixed_reasons.clear()
+            self._fixed_reasons[template.serial] = kept
+        return kept[1]
+
+    def _ask_reasons(
+        self,
+        plugins: Iterable[FilterPlugin | CapacityPlugin],
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+    ) -> Iterator[_Said]:
+        """Yields each plugin's reasons, calling it on demand. Raises: PluginError."""
+        for plugin in plugins:
+            asked = (plugin.reasons, list, state, template, view)
+            answers: list[Any] = self._ask(plugin.name, "Filter", converted, *asked)
+            for one in answers:
+                _check_reason(plugin.name, one, view.n_rows)
+            yield plugin.name, answers
+
+
+def _check_reason(plugin: str, one: object, n_rows: int) -> None:
+    """Raises: PluginError."""
+    if not isinstance(one, tuple | list) or len(one) != 2 or not isinstance(one[0], str | Because):
+        raise PluginError(plugin, "Filter", f"reasons has {type(one).__name__}, expected (text, array)")
+    check_shape(plugin, "Filter", one[1], (n_rows,), "b")
 
 
 def _keys(answer: Any) -> list[str] | None:
