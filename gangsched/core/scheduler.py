@@ -26,7 +26,6 @@ from gangsched.core.groups.attempts.attempts import Attempts
 from gangsched.core.groups.attempts.extenders import Extenders, ExtenderVerdicts
 from gangsched.core.groups.attempts.permits import Permits
 from gangsched.core.groups.attempts.reservations import Reservations
-from gangsched.core.groups.attempts.ties import Ties
 from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.members.membership import Membership
 from gangsched.core.groups.owners import Owners
@@ -46,6 +45,7 @@ from gangsched.core.turns.reconfigure import reconfigure, unfinished, watched
 from gangsched.core.turns.steps import Defect, PlainSteps, Steps, Take, name_of
 from gangsched.core.turns.turn import PHASES, Phase
 from gangsched.core.types.group import ASSUMED, UNASKED, Group, GroupState, MemberState
+from gangsched.core.units import Ties
 from gangsched.errors import InvariantError
 from gangsched.model import events as ev
 from gangsched.model.effects import Effect

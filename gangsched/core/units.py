@@ -3,7 +3,8 @@ for.
 
 A unit is a group with the groups that start together with it and can be tried now. Admit is asked for all of
 them in the unit's turn, before any node is looked at (GroupAdmission): here is which members the plugins are
-asked about, and which of them take part in the attempt. Called by core.groups.attempts.attempts in the unit's
+asked about, and which of them take part in the attempt; and which of equally good nodes a lone pod gets
+(Ties). Called by core.groups.attempts.attempts in the unit's
 turn, and by core.kept and core.groups.attempts.making_room, which plan for units. Not here: which groups form
 a set (core.state.start_together), the plugins (plugins.fairness), what follows from a "no"
 (core.groups.attempts.attempts).
@@ -167,3 +168,24 @@ def _bound_as_member(info: PodInfo, group: Group) -> bool:
         return True
     gang = (info.pod.metadata.annotations or {}).get(GANG_KEY)
     return gang == str(group.key) and gang != info.pod.key  # a lone pod is bound under its own name
+
+
+class Ties:
+    """Which of several equally good nodes a lone pod gets, as the settings say: at random by `pick`, as in
+    kube-scheduler, or in turn.
+
+    In turn: a counter, increased at every tie of any profile, modulo the number of equally good nodes.
+    Source: Kubernetes 1.11 `pkg/scheduler/core/generic_scheduler.go`, selectHost.
+    """
+
+    def __init__(self, shared: SharedState, pick: Callable[[int], int]) -> None:
+        self._shared = shared
+        self.pick = pick
+        self._n_ties = 0
+
+    def __call__(self, n: int) -> int:
+        if self._shared.settings.ties == "random":
+            return self.pick(n)
+        at = self._n_ties % n
+        self._n_ties += 1
+        return at

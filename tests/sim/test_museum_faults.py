@@ -20,7 +20,7 @@ from gangsched.core.device_audit import device_health
 from gangsched.core.framework.interface import SUCCESS, Status
 from gangsched.core.groups.attempts.attempts import Attempts
 from gangsched.core.groups.group_spec import GroupSpecs
-from gangsched.core.groups.members import membership, pod_size
+from gangsched.core.groups.members import membership, pod_versions
 from gangsched.core.kept.nominations import Nominations
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.reporter import Reporter
@@ -254,7 +254,7 @@ def a_pod_reported_gone_is_gone_for_ever(patch: Patch) -> Storm:
 
 def an_edited_annotation_is_not_read_again(patch: Patch) -> Storm:
     """A gang refused for what its user has mended since waits for the five-minute flush."""
-    for module in (membership, pod_size):
+    for module in (membership, pod_versions):
         patch.setattr(module, "is_edited", lambda old, pod: False)
     return replace(STORMS["hostile"], rates=replace(HOSTILE, misuse_per_s=3.0))
 

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from gangsched.config.by_profile import IGNORE, REFUSE
 from gangsched.core.binding.start_records import bound_by, numbers_of
-from gangsched.core.groups.agreement import agree, disagreement, first_that_counts, speaks
 from gangsched.core.groups.own_keys import OwnKeys, ignored_on_object
 from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.priorities import ignored_wish, set_priority
@@ -31,6 +30,7 @@ from gangsched.errors import ParseError
 from gangsched.model.events import PodGroupAdded, PodGroupDeleted, PodGroupUpdated
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import (
+    N_COMMON,
     POD,
     GroupKey,
     PodGroup,
@@ -41,6 +41,7 @@ from gangsched.model.pod_group import (
     is_inferred,
     needs_object,
     one_speaks,
+    stated_names,
     with_wishes_of,
 )
 from gangsched.model.workloads import PRIORITY_CLASSES
@@ -154,7 +155,7 @@ class GroupSpecs:
     def resolve(self, group: Group) -> None:
         """Computes the group's numbers, or the problem with them, from its members and its object."""
         listed, defined = group.start_together, group.definition
-        info = first_that_counts(group)
+        info = _first_that_counts(group)
         if info is not None and not group.n_holding and not group.n_assumed:
             group.scheduler_name = info.pod.spec.scheduler_name  # failed members may name another one
         group.definition, group.problem = self._spec_of(group, info)
@@ -191,8 +192,8 @@ class GroupSpecs:
         standing = group.definition if group.n_bound or group.state is BINDING else None
         if group.own_problem:
             return standing, group.own_problem
-        if len(group.stated) > 1 and not group.has_started and not agree(group):
-            return group.definition or self._as_some_state(group), disagreement(group)
+        if len(group.stated) > 1 and not group.has_started and not _agree(group):
+            return group.definition or self._as_some_state(group), _disagreement(group)
         if needs_object(group.key):
             known = self._objects.get(group.key)
             if known is None and group.n_bound:
@@ -206,7 +207,7 @@ class GroupSpecs:
             found, problem = self._owners.numbers(group)
             return (standing or numbers_of(group) if found is None and problem else found), problem
         if one_speaks(group.key):
-            info = next((one for one in group.members.values() if speaks(one.stated)), info)
+            info = next((one for one in group.members.values() if _speaks(one.stated)), info)
         if info is None or (group.definition is not None and group.read_from == info.stated):
             return group.definition, ""
         try:
@@ -307,11 +308,53 @@ class GroupSpecs:
             self._mark_group(key)
 
 
+# -- whether members agree on what they state about the group, and which statement counts -----------------
+
+
+def _speaks(stated: tuple[object, ...]) -> bool:
+    """Whether a member states any number of the group, if one may speak for all."""
+    return any(value is not None for value in stated[N_COMMON:])
+
+
+def _first_that_counts(group: Group) -> PodInfo | None:
+    """The member whose statement counts: if they differ, the first that has not failed and is not leaving."""
+    first = group.first()
+    if len(group.stated) < 2:
+        return first
+    return next((info for info in group.members.values() if _counts(info)), first)
+
+
+def _counts(info: PodInfo) -> bool:
+    return info.state not in (MemberState.FAILED, MemberState.LEAVING)
+
+
+def _agree(group: Group) -> bool:
+    """Whether the members that count agree. If one may speak for all, members without a statement agree."""
+    stated = {info.stated for info in group.members.values() if _counts(info)}
+    if not one_speaks(group.key):
+        return len(stated) <= 1
+    statements = {one for one in stated if _speaks(one)}
+    return len(statements) <= 1 and len({one[:N_COMMON] for one in stated}) <= 1
+
+
+def _disagreement(group: Group) -> str:
+    """Returns on what the members disagree, with up to four of the values and a pod for each."""
+    for i, name in enumerate(stated_names(group.key)):
+        by_value: dict[object, str] = {}
+        for info in group.members.values():
+            if _counts(info):
+                by_value.setdefault(info.stated[i], info.pod.metadata.name)
+        if len(by_value) > 1:
+            values = ", ".join(f"{value!r} ({pod})" for value, pod in list(by_value.items())[:4])
+            return f"gang {group.key}: members disagree on {name}: {values}; give all of them the same"
+    return f"gang {group.key}: members disagree on the group's numbers"
+
+
 def _with_wishes(
     group: Group, known: PodGroup | None, standing: PodGroup | None
 ) -> tuple[PodGroup | None, str]:
     """(the object's definition with the pods' own requests merged in; what is wrong with these)."""
-    info = first_that_counts(group)
+    info = _first_that_counts(group)
     if known is None or info is None:
         return known, ""
     try:

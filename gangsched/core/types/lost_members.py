@@ -1,7 +1,7 @@
 """What a gang that has started lacks by now, in words: it lost members, and runs with fewer than it needs.
 
 Pure; read by the core's reports and by what shows gangs to people. Not here: what is done about it
-(core.groups.lost_members).
+(core.groups.reconciler).
 """
 
 from __future__ import annotations

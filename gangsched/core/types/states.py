@@ -76,6 +76,8 @@ class StartState(enum.Enum):
 # Read for every pod or group in every turn: a module-level name costs a tenth of an Enum attribute.
 PENDING, ASSUMED = MemberState.PENDING, MemberState.ASSUMED
 BOUND, DONE, LEAVING = MemberState.BOUND, MemberState.DONE, MemberState.LEAVING
+AT_THE_GATE = (MemberState.GATED, MemberState.PENDING)
+"""States of members whose PreEnqueue may change."""
 ENDED = (MemberState.DONE, MemberState.FAILED)
 UNASKED, SENT = BindState.NONE, BindState.SENT
 GATHERING, ASKING = GroupState.GATHERING, GroupState.ASKING

@@ -7,17 +7,15 @@ rejected, because it could never start whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from gangsched.core.binding.reservation_checks import is_resized
 from gangsched.core.binding.start_records import all_landed, note_doubt, note_refusal
 from gangsched.core.device_audit.device_health import DeviceHealth
 from gangsched.core.device_audit.drift import DriftAudit
 from gangsched.core.groups.group_spec import GroupSpecs
-from gangsched.core.groups.members.late_moves import LateMoves
 from gangsched.core.groups.members.leaving import Leaving, evict_edited
-from gangsched.core.groups.members.pod_similarity import SimilarPod, SimilarPods
-from gangsched.core.groups.members.pod_size import AT_THE_GATE, may_change_template, recount_pod
+from gangsched.core.groups.members.pod_similarity import PodsWithTwoGroups, SimilarPod, SimilarPods
 from gangsched.core.groups.members.pod_versions import (
     allocated_in,
     is_edited,
@@ -25,13 +23,14 @@ from gangsched.core.groups.members.pod_versions import (
     is_leaving_an_inferred_gang,
     is_newer,
     is_started_by_others,
+    is_unseen,
     lacks_devices,
+    may_change_template,
     placement_differs,
     read_start,
     runs_on,
     shows_its_bind,
 )
-from gangsched.core.groups.members.pods_with_two_groups import PodsWithTwoGroups
 from gangsched.core.groups.members.pre_enqueue import PreEnqueue
 from gangsched.core.groups.owners import Owners
 from gangsched.core.kept.nominations import ForeignNominations, room_taken
@@ -44,6 +43,7 @@ from gangsched.core.state.tables.starts import StartCause, move_start
 from gangsched.core.types.group import Group, MemberState, PodInfo
 from gangsched.core.types.states import (
     ASSUMED,
+    AT_THE_GATE,
     BINDING,
     BOUND,
     DONE,
@@ -349,7 +349,7 @@ class Membership:
         if is_elsewhere(info, pod):
             self._place(info, pod)
         if is_resized(info, pod):
-            recount_pod(self._shared, info, pod)
+            self._recount_pod(info, pod)
         if len(pod.status.conditions or ()) > 1 and note_doubt(info, group, before=old):
             self._shared.mark_group(group)
 
@@ -371,7 +371,7 @@ class Membership:
                 self._place(info, pod)
             move_bind(info, BindCause.SEEN)
             if is_resized(info, pod):
-                recount_pod(shared, info, pod)
+                self._recount_pod(info, pod)
             self._audit.pod_bound(info)
             group.move(info, BOUND)
             if by_us and (profile := shared.profile_of(group)).post_binds:
@@ -409,12 +409,34 @@ class Membership:
             if is_elsewhere(info, pod):
                 self._place(info, pod)
         if may_change_template(info, old, pod):
-            recount_pod(shared, info, pod)
+            self._recount_pod(info, pod)
         if is_seen:
             return
         is_told = info.state is BOUND and placement_differs(info, old, pod)
         if is_told and not (old.spec.node_name and self._audit.pod_edited(info, pod)):
             self._place(info, pod)
+
+    def _recount_pod(self, info: PodInfo, pod: Pod) -> None:
+        """Counts the pod by this version, on the node where it is.
+
+        A pod may be resized at any time, even while its bind is in flight: it was reserved with its former
+        requests, and runs with its new ones.
+        """
+        shared = self._shared
+        template = shared.cache.template_of(pod)
+        if template is info.template:
+            return
+        node_name, allocation = info.node_name, info.allocation
+        change = shared.cache.forget(info)
+        info.template = template
+        if node_name:
+            shared.cache.place(info, node_name, allocation)
+            if change is not None:
+                shared.changes.append(change)
+        if info.group is not None:
+            shared.mark_group(info.group)
+            if shared.claims is not None:
+                shared.claims.edited(info.group)
 
     def _place_found(self, info: PodInfo, pod: Pod) -> None:
         """Places a pod that was bound without a bind from here in flight."""
@@ -446,3 +468,39 @@ class Membership:
             return LEAVING
         # Also for a pod that was reported gone: a version that shows it alive is newer.
         return PENDING if self.pre_enqueue.lets_in(info, pod) else MemberState.GATED
+
+
+class LateMoves:
+    """Pods that are regrouped as soon as it is known whether they are bound.
+
+    While its bind is in flight a pod stays in its group, since the reservation must outlive the answer. So
+    does a pod that only the answer shows as bound, since no version of it names its node yet. If it, or what
+    puts it into a group, was edited meanwhile, it moves afterwards: a pod whose bind has failed may get no
+    later version that would show the edit.
+    """
+
+    def __init__(self, shared: SharedState) -> None:
+        self._shared = shared
+        self.uids: dict[str, None] = {}
+        """Those that were edited while it was not known where they are."""
+
+    def note(self, info: PodInfo) -> None:
+        """Notes a pod with a bind in flight, to decide about later."""
+        self.uids[info.uid] = None
+
+    def must_wait(self, info: PodInfo) -> bool:
+        """Whether to decide later, as the pod does not show yet where it is, if anywhere; notes it then."""
+        if is_unseen(info):
+            self.note(info)
+            return True
+        return False
+
+    def take_settled(self) -> Iterator[PodInfo]:
+        """Takes out and yields the pods whose binds have failed, or that the watch shows as bound."""
+        for uid in list(self.uids):
+            info = self._shared.cache.pods.get(uid)
+            if info is None or info.group is None:
+                del self.uids[uid]
+            elif not is_unseen(info):
+                del self.uids[uid]
+                yield info

@@ -6,8 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gangsched.core.binding.reservation_checks import is_resized
 from gangsched.core.groups.own_keys import WRITTEN_KEYS
 from gangsched.core.types.group import BOUND, ON_ITS_WAY, Group, PodInfo
+from gangsched.core.types.states import AT_THE_GATE
+from gangsched.core.types.templates.pod_template import device_demands_of
 from gangsched.model.devices.annotations import is_device_key
 from gangsched.model.devices.labels import allocated_labels, allocation_text
 from gangsched.model.objects import Pod
@@ -81,6 +84,18 @@ def is_edited(old: Pod, pod: Pod) -> bool:
     """Whether plugins may now read something different in its metadata."""
     before, now = old.metadata, pod.metadata
     return before.annotations != now.annotations or before.labels != now.labels
+
+
+def may_change_template(info: PodInfo, old: Pod, pod: Pod) -> bool:
+    """Whether its template may be different with this version."""
+    if pod.spec.node_name and not old.spec.node_name:
+        return is_resized(info, pod)
+    return (
+        pod.spec != old.spec
+        or pod.unreadable != old.unreadable
+        or (not pod.spec.node_name and device_demands_of(pod) != device_demands_of(old))
+        or (info.state in AT_THE_GATE and is_edited(old, pod))
+    )
 
 
 def shows_its_bind(old: Pod, pod: Pod) -> bool:
