@@ -6,7 +6,8 @@ pods may be evicted, which go together and their cost; core.preemption.victim_tr
 accounts for their cost. core.preemption.pod_victims chooses a lone pod's victims. For gangs:
 
 1. Remove all potential victims: if the unit does not fit then, none is evicted. In large clusters, first only
-   on the nodes whose room is cheapest to free (core.preemption.node_costs), then on ever more.
+   on the nodes whose room is cheapest to free (core.preemption.node_costs), then on those of one domain (say
+   a rack), as members may have to be near each other or apart, then on ever more.
 2. Find the lowest level (sparing disruption budgets first, then by the highest priority taken) at which it
    fits.
 3. Node by node, as kube-scheduler: what a node must give up for the next members, sparing the most important
@@ -32,13 +33,13 @@ from gangsched.core.cache.trial import Trial
 from gangsched.core.framework.interface import Code, DryRun, PostFilterResult, Status
 from gangsched.core.framework.plan import FitError, Plan, SearchOutcome
 from gangsched.core.framework.profile import Demand
-from gangsched.core.preemption.candidate_nodes import domains, ever_more
 from gangsched.core.preemption.costs import Chosen, Cost, DisruptionBudget, Level
 from gangsched.core.preemption.gang_victims import GangVictims
 from gangsched.core.preemption.node_costs import OnNodes, rank
 from gangsched.core.preemption.pod_victims import PodVictims
 from gangsched.core.preemption.victim_trials import VictimTrials
 from gangsched.core.preemption.victims import Victims, is_free
+from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.victim_words import LOWER
 from gangsched.core.why.evictions import (
@@ -62,6 +63,8 @@ _MAX_POOL = 64
 # Nodes that a search begins with: at least, and per member.
 _FIRST_NODES = 128
 _NODES_A_MEMBER = 4
+# The growth factor of their number, and domains tried one by one, the cheapest first, before more nodes are.
+_WIDER, _MAX_DOMAINS = 8, 16
 # With more pods removed, a search for a placing order costs more than it is worth.
 _MAX_SEARCHED = 512
 # Smaller sets tried if a member may need a potential victim near it.
@@ -192,7 +195,7 @@ class PreemptionSearch:
             if isinstance(ranked, Status):
                 return ranked
             nodes = [*dict.fromkeys((*ranked, *on_row))] if self._is_kept_out else ranked
-        for rows in ever_more(nodes, n_first, domains(self._unit, self._trials)):
+        for rows in _ever_more(nodes, n_first, _domains(self._unit, self._trials)):
             self.victims.on_row = {row: on_row[row] for row in rows}
             everybody = self.victims.closure({info.uid: info for info in self.victims.all()})
             self._everybody = everybody
@@ -291,7 +294,7 @@ class PreemptionSearch:
         here = np.zeros(self._trials.room.n_rows, dtype=np.bool_)
         here[used] = True
         areas = [here]
-        for codes in domains(self._unit, self._trials):
+        for codes in _domains(self._unit, self._trials):
             areas.append(np.isin(codes, codes[used]) & (codes >= 0) | here)
         for area in areas:
             near = {uid: info for uid, info in level.items() if uid in self._free or area[info.row]}
@@ -398,6 +401,46 @@ class PreemptionSearch:
 
     def _ran_out(self) -> Status:
         return Status.refused(Code.UNSCHEDULABLE, VictimSearchEnded(self._whose, self._n_looks))
+
+
+def _ever_more(rows: list[int], n: int, domains: Iterable[IntArray]) -> Iterator[list[int]]:
+    """Yields parts of `rows` (cheapest first): n rows, those of one domain, then ever more; all at the
+    end."""
+    if n < len(rows):
+        yield rows[:n]
+        yield from _in_one_domain(rows, domains)
+        n *= _WIDER
+    while n < len(rows):
+        yield rows[:n]
+        n *= _WIDER
+    yield rows
+
+
+def _in_one_domain(rows: list[int], domains: Iterable[IntArray]) -> Iterator[list[int]]:
+    n_yielded = 0
+    for codes in domains:
+        by_domain: dict[int, list[int]] = {}
+        for row in rows:
+            by_domain.setdefault(int(codes[row]), []).append(row)
+        by_domain.pop(-1, None)
+        for some in by_domain.values():
+            if len(some) > 1 and n_yielded < _MAX_DOMAINS:
+                n_yielded += 1
+                yield some
+
+
+def _domains(unit: Sequence[Demand], trials: VictimTrials) -> Iterator[IntArray]:
+    """int64[n_rows] for each label that constraints use: the node's domain, -1: none."""
+    keys: dict[str, None] = {}
+    room = trials.room
+    for demand in unit:
+        for template, _ in demand.by_template().values():
+            state = trials.state(demand, template, room)
+            if state is not None:
+                found = demand.profile.filtering.topology_keys(state, template, room)
+                keys |= dict.fromkeys(found or ())
+    for key in keys:
+        yield room.label(key)[0].astype(np.int64)
 
 
 def _n_tries(chosen: Chosen) -> int:
