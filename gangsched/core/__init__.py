@@ -16,8 +16,8 @@ Packages, from the ground up; each imports only those above it in this list (con
     explaining     why a group does not run; frozen views for people and programs (reports)
 
 `scheduler`, between the last two, is the interface to all: handle, advance, schedule. In `turns` it leaves
-events to `cluster_objects` and `answers`, passed deadlines to `overdue` and the end of each turn to `turn`,
-both lists of declared steps (`dirty`: what a step may mark); `parts` is the interface these see of it. Beside
-these are `reconfigure` (a new configuration while running), `containment` (limits the cost of one object's
-fault) and `invariants` (recounts what must hold).
+events to `event_handlers`, passed deadlines to `overdue` and the end of each turn to `turn`, both lists of
+declared steps (`dirty`: what a step may mark); `parts` is the interface these see of it. Beside these are
+`reconfigure` (a new configuration while running), `containment` (limits the cost of one object's fault) and
+`invariants` (recounts what must hold).
 """

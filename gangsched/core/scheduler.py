@@ -35,10 +35,9 @@ from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.tables.groups import Cause
 from gangsched.core.turns import turn
-from gangsched.core.turns.answers import Answers
-from gangsched.core.turns.cluster_objects import ClusterObjects
 from gangsched.core.turns.containment import Containment
 from gangsched.core.turns.dirty import Watch
+from gangsched.core.turns.event_handlers import Answers, ClusterObjects
 from gangsched.core.turns.invariants import Recount
 from gangsched.core.turns.overdue import DEADLINES, Deadline, Overdue
 from gangsched.core.turns.reconfigure import reconfigure, unfinished, watched

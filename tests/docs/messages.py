@@ -86,7 +86,6 @@ _OURS = (
     "core/explaining/explain.py",
     "core/explaining/cures.py",
     "core/explaining/owed.py",
-    "core/explaining/started.py",
     "core/types/ended.py",
     "model/owners/__init__.py",
     "core/explaining/room.py",

@@ -3,8 +3,8 @@
 A gang bound in part has a state of its own: completed first in line, or unwound by policy, within `settle_s`.
 Unwinding and eviction ask again for as long as the pods are there, ever more rarely (core.state.evictions).
 Called by core.groups.reconciler, core.groups.walltime_evictions, core.device_audit.device_health,
-core.turns.overdue, core.turns.answers and core.turns.reconfigure; core.binding.binder takes the answers to
-binds.
+core.turns.overdue, core.turns.event_handlers and core.turns.reconfigure; core.binding.binder takes the
+answers to binds.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ObjectStore: objects of kinds other than pods, nodes and groups, as last received from the API server.
 
-Written by core.turns.cluster_objects from ObjectPut and ObjectGone, read by plugins through the view. Only
+Written by core.turns.event_handlers from ObjectPut and ObjectGone, read by plugins through the view. Only
 kinds that an enabled plugin lists in its `watches` are followed.
 """
 

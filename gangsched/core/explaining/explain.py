@@ -22,13 +22,15 @@ from gangsched.core.explaining.owed import NO_MORE, Owed, owed
 from gangsched.core.explaining.reports import lacks_object, view_group
 from gangsched.core.explaining.room import Found, NearMiss, Reason, placeable
 from gangsched.core.explaining.sets import apart
-from gangsched.core.explaining.started import asked_again, ended, started
 from gangsched.core.framework.plugin_calls import PluginError
+from gangsched.core.kept.claim_reports import latest_end
 from gangsched.core.preemption.victims import is_leaving
+from gangsched.core.queueing.expected_ends import end_text
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.types.ended import End, end_of
+from gangsched.core.types.ended import End, end_of, ended_text
 from gangsched.core.types.group import NEVER_S, BindState, Group, GroupState, MemberState
+from gangsched.core.types.lost_members import lacks
 from gangsched.core.types.states import NOT_QUEUED
 from gangsched.core.why import named
 from gangsched.core.why.not_tried import PerhapsMisspelt
@@ -190,9 +192,11 @@ def _found(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | None
         case GroupState.UNWINDING:
             n = group.n_holding
             text = f"It is being taken back: {several(n, 'pod')} of it still to go. {group.message}"
-            return Found(text.strip(), then=asked_again(scheduler, group, now_s))
+            return Found(text.strip(), then=_asked_again(scheduler, group, now_s))
         case GroupState.BOUND | GroupState.DELETED:
-            return started(scheduler, group, now_s)
+            found = _started(scheduler, group)
+            found.then = found.then or _asked_again(scheduler, group, now_s)
+            return found
     return placeable(scheduler, group, now_s, ago_s)
 
 
@@ -248,7 +252,7 @@ def _gathering(scheduler: Scheduler, group: Group) -> Found:
         are = "is" if n_missing == 1 else "are"
         answer = f"{group.n_existing} of {group.min_count} members exist, {n_missing} {are} missing{also}."
         if end_of(group):
-            found = ended(group)
+            found = _ended(group)
             answer = f"{found.answer} It waits for others in their place: {answer}"
             return Found(answer, found.cures)
         refused = scheduler.reconciler.refusals.sentence(group)
@@ -356,3 +360,90 @@ def _binding(group: Group) -> Found:
 
 def _until(deadline_s: float, now_s: float) -> str:
     return "" if deadline_s == NEVER_S else f" for up to {max(deadline_s - now_s, 0):.0f} s"
+
+
+# -- it has started ------------------------------------------------------------------------------------
+
+
+def _started(scheduler: Scheduler, group: Group) -> Found:
+    """What a group that has started lacks, when it is due to end, or how it ended."""
+    if group.is_half_bound:
+        owing, never = owed(scheduler, group)
+        return Found(
+            f"{group.n_bound} of {group.start_count} members run, and no other exists to complete it.",
+            (never or owing.cure,),
+            owed=owing,
+        )
+    if end_of(group):
+        return _ended(group)
+    lacking = lacks(group)
+    if lacking:
+        return _short(scheduler, group, lacking)
+    apart_told = scheduler.owners.starts_apart(group)
+    also = f" {apart_told}." if apart_told else ""
+    over = ended_text(group)
+    return Found(
+        f"It has started: {group.n_bound} of {group.start_count} members are bound{over and f'; {over}'}."
+        f"{_ends(scheduler, group)}{also}"
+    )
+
+
+def _ended(group: Group) -> Found:
+    """How all of its members have ended, and where a failure says why."""
+    n = max(len(group.members), group.start_count)
+    of = f" of {several(n, 'member')}"
+    answer = f"It has ended: {ended_text(group, of)}."
+    if not group.counts[MemberState.FAILED]:
+        return Found(answer)
+    pod = next(iter(group.in_state(MemberState.FAILED))).pod
+    why = f" ({pod.status.reason})" if pod.status.reason else ""
+    where = f"kubectl -n {group.key.namespace}"
+    return Found(
+        answer,
+        (
+            f"See why pod {pod.metadata.name} failed{why}: {where} describe pod {pod.metadata.name}, and"
+            f" {where} logs {pod.metadata.name} --all-containers.",
+        ),
+    )
+
+
+def _short(scheduler: Scheduler, group: Group, lacking: str) -> Found:
+    within_s = scheduler.shared.settings.recover_within_s
+    then = f"the rest is evicted {within_s:g} s after the first loss" if within_s else "the rest runs on"
+    return Found(
+        f"It has started, and has lost members since: {lacking}.{_ends(scheduler, group)}",
+        ("Let its controller make the missing members again; each is bound as soon as it has room.",),
+        then=f"Until then {then} (recoverWithinSeconds).",
+    )
+
+
+def _asked_again(scheduler: Scheduler, group: Group, now_s: float) -> str:
+    """How often evictions of its pods were asked for without effect, and when that is repeated."""
+    evictions = scheduler.shared.evictions
+    staying = [info for info in group.in_state(MemberState.BOUND) if evictions.is_asked(info.uid)]
+    staying = [info for info in staying if not is_leaving(info)]
+    if not staying:
+        return ""
+    n, again_s = max(map(evictions.n_asked, staying)), evictions.again_s(staying, now_s, 0.0)
+    pods = "its pod" if group.n_bound == 1 else several(len(staying), "pod")
+    return (
+        f"The eviction of {pods} was asked for {several(n, 'time')}, and is again in {again_s - now_s:.0f} s,"
+        " or as soon as the pod or a disruption budget of its namespace changes."
+    )
+
+
+def _ends(scheduler: Scheduler, group: Group) -> str:
+    """When it is due to end, if known, and which claims wait for that."""
+    walltimes, claims = scheduler.shared.walltimes, scheduler.shared.claims
+    latest = partial(latest_end, scheduler.shared)
+    end = end_text(group, walltimes, latest) if walltimes is not None else ""
+    then = " It is evicted soon after that." if end and scheduler.walltime_evictions.ends(group) else ""
+    uids = {info.uid for info in group.in_state(MemberState.BOUND)}
+    waiting = [
+        str(claim.unit[0].key)
+        for claim in (claims.all if claims is not None else ())
+        if any(one.uid in uids for one in claim.blockers)
+    ]
+    names = marked("gang", waiting)
+    rests = f" Room is kept where it runs, and {names} {'starts' if len(waiting) == 1 else 'start'} after it."
+    return (f" It ends {end}.{then}" if end else "") + (rests if waiting else "")

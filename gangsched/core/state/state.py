@@ -26,7 +26,6 @@ from gangsched.core.queueing.bypasses import Bypasses
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.ends import End, Ends, EndsNow
 from gangsched.core.queueing.walltimes import Walltimes
-from gangsched.core.state.enqueue_waits import EnqueueWaits
 from gangsched.core.state.evictions import Evictions
 from gangsched.core.state.line.lanes import Lanes
 from gangsched.core.state.line.queue import SchedulingQueue
@@ -34,7 +33,7 @@ from gangsched.core.state.line.queue_order import QueueOrder
 from gangsched.core.state.line.requeue_order import RequeueOrder
 from gangsched.core.state.line.waking import Waking
 from gangsched.core.state.pending_hooks import PendingHooks
-from gangsched.core.state.permit_waits import PermitWait
+from gangsched.core.state.plugin_waits import EnqueueWaits, PermitWait
 from gangsched.core.state.start_together import StartTogether
 from gangsched.core.state.tables.groups import Cause
 from gangsched.core.state.timers import DeadlineKind, Deadlines, Retries, Timers

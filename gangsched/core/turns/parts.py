@@ -1,7 +1,7 @@
 """SchedulerParts: the scheduler as seen by the classes that do parts of its work.
 
-Implemented by core.scheduler. Used by core.turns.answers, core.turns.cluster_objects, core.turns.overdue,
-core.turns.turn, core.turns.containment and core.turns.refused_pods.
+Implemented by core.scheduler. Used by core.turns.event_handlers, core.turns.overdue, core.turns.turn,
+core.turns.containment and core.turns.refused_pods.
 """
 
 from __future__ import annotations

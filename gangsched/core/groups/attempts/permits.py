@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from gangsched.core.framework.interface import SUCCESS, Code, Status
 from gangsched.core.framework.supports import SupportsMayBeOverruled, serves
 from gangsched.core.state.pending_hooks import PERMIT, HookCall, status_of
-from gangsched.core.state.permit_waits import PermitWait
+from gangsched.core.state.plugin_waits import PermitWait
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.tables.groups import Cause
 from gangsched.core.types.group import Group, GroupState, MemberState
@@ -26,7 +26,7 @@ from gangsched.model.events import GroupAllowed, HookAnswered
 
 
 class Permits:
-    """Calls Permit, and keeps the answers (core.state.permit_waits)."""
+    """Calls Permit, and keeps the answers (core.state.plugin_waits)."""
 
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared

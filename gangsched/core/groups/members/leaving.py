@@ -8,7 +8,7 @@ before that. So that these start together and not one by one beside the ending o
     the gang is being bound, or is evicted             it stays: the gang starts again when the last is gone
 
 A member that has left is a lone pod. Called by core.groups.members.membership, and by core.groups.reconciler.
-Also here: what makes refused evictions worth repeating at once, called by core.turns.cluster_objects too.
+Also here: what makes refused evictions worth repeating at once, called by core.turns.event_handlers too.
 """
 
 from __future__ import annotations

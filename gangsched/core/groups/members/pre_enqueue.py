@@ -1,7 +1,7 @@
 """PreEnqueue: which pods are kept out of the queue, why, and when their plugins are asked again.
 
 Here: the answers of plugins that are called at the edge, and when to ask again. Not here: the pods that
-plugins keep out (core.state.enqueue_waits), the pods' states (core.groups.members.membership, which calls
+plugins keep out (core.state.plugin_waits), the pods' states (core.groups.members.membership, which calls
 `lets_in`), the calls at the edge (extension.runner). A profile whose only such plugin is SchedulingGates
 skips all of this: that plugin reads the pod alone, and the API server marks its pods itself.
 

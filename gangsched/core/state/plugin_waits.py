@@ -1,7 +1,9 @@
-"""EnqueueWaits: the pods that PreEnqueue plugins keep out, and those to ask about again.
+"""What waits for plugins, as data: reserved groups for Permit (PermitWait), and the pods that PreEnqueue
+keeps out of the queue, with those to ask about again (EnqueueWaits).
 
-Filled and asked by core.groups.members.pre_enqueue. Here: which changes of the cluster may cure them, heard
-by core.state.state together with the queue.
+PermitWaits are kept by core.groups.attempts.permits. EnqueueWaits are filled and asked by
+core.groups.members.pre_enqueue; which changes of the cluster may cure such pods is heard by core.state.state
+together with the queue.
 """
 
 from __future__ import annotations
@@ -13,11 +15,30 @@ from gangsched.core.cache.cache import Cache
 from gangsched.core.framework.interface import CuringPlugin
 from gangsched.core.framework.plugin_calls import blamed
 from gangsched.core.framework.profile import Profile
+from gangsched.core.framework.status import Status
 from gangsched.core.framework.supports import serves
-from gangsched.core.state.pending_hooks import PendingHooks
+from gangsched.core.state.pending_hooks import HookCall, PendingHooks
 from gangsched.core.types.cluster_events import ClusterChange
 
+# With more pairs of a change and a pod, every pod is asked about again instead.
 _MAX_PAIRS = 20_000
+
+
+class PermitWait:
+    """What is known about one reserved group's wait in Permit.
+
+    allowed: plugins that were overruled, "" for all; answers, open: async plugins' answers and open calls
+    about `members`; waits_for: plugin -> its reason, as of the group's last turn.
+    """
+
+    __slots__ = ("allowed", "answers", "members", "open", "waits_for")
+
+    def __init__(self) -> None:
+        self.allowed: set[str] = set()
+        self.members: frozenset[str] = frozenset()
+        self.answers: dict[str, Status] = {}
+        self.open: dict[str, HookCall] = {}
+        self.waits_for: dict[str, str] = {}
 
 
 class _Shared(Protocol):
@@ -29,7 +50,7 @@ class _Shared(Protocol):
 
 
 class EnqueueWaits:
-    """Pods that are not in the queue."""
+    """The pods that PreEnqueue plugins keep out."""
 
     def __init__(self, shared: _Shared) -> None:
         self._shared = shared
