@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gangsched.core import why
 from gangsched.core.cycle import shortage
 from gangsched.core.explaining import reports
 from gangsched.core.queueing import expected_ends
 from gangsched.core.types.group import GroupState
+from gangsched.core.why import nodes
 from gangsched.core.why.not_tried import QueueFull
 from gangsched.model.text import printable
 from gangsched.model.text.printable import in_full
@@ -93,7 +93,7 @@ def names_of_other_namespaces_are_written(patch: Patch) -> None:
 
 
 def the_holder_of_a_shortage_is_named(patch: Patch) -> None:
-    patch.setattr(why, "marked", lambda kind, names, lead="": ", ".join(names))
+    patch.setattr(nodes, "marked", lambda kind, names, lead="": ", ".join(names))
 
 
 EXHIBITS: dict[str, tuple[str, str, Callable[[Patch], None]]] = {
