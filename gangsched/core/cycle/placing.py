@@ -16,12 +16,13 @@ from functools import partial
 import numpy as np
 
 from gangsched.core.cache.trial import Trial
-from gangsched.core.cycle.choosing.packing import pack
+from gangsched.core.cycle.choosing.packing import Kind, pack
 from gangsched.core.cycle.choosing.weighed import Reserving, WeighedNodes
 from gangsched.core.cycle.device_allocation import listed_requests, reserve_devices
 from gangsched.core.framework.interface import SUCCESS, BoolArray, CycleState, FloatArray, IntArray, Status
 from gangsched.core.framework.profile import Demand
 from gangsched.core.framework.scores.packing_score import PackingScore
+from gangsched.core.framework.scores.scoring import Query
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.needed import templates_of
 from gangsched.core.types.placement import Placement
@@ -110,12 +111,13 @@ class Placing:
     ) -> list[tuple[int, int]]:
         """(node, how many) for members that may share nodes as capacity allows; `room`: capacity without the
         plugins that look at nodes one by one."""
-        profile, trial, key = self._profile, self.trial, self._topology_key
+        profile, trial = self._profile, self.trial
         room = profile.scoring.preferred_room(state, template, trial, room, n_members)
         lets = None
         if profile.filtering.has_node_plugins(state):
             lets = partial(profile.filtering.allowed_one_by_one, state, template, trial)
-        return pack(profile, state, template, trial, room, n_members, self.used, key, lets, n_least)
+        kind = Kind(state, template, trial, profile, self._topology_key, lets)
+        return pack(kind, room, n_members, self.used, n_least=n_least)
 
     def _best_scored(
         self,
@@ -195,8 +197,9 @@ class Placing:
         depend on more than the node itself."""
         if any(one.affinity_terms for one in templates_of(self.demand.members).values()):
             return None
-        profile, trial, key = self._profile, self.trial, self._topology_key
-        base = profile.weighing.totals(state, template, trial, room, weight, key, len(members))
+        profile, trial = self._profile, self.trial
+        query = Query(state, template, trial)
+        base = profile.weighing.totals(query, room, weight, self._topology_key, len(members))
         if base is None:
             return None
         scoring, left = profile.scoring, deque(members)

@@ -11,48 +11,66 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gangsched.core.cache.nodes.table import CodeArray
-from gangsched.core.cache.trial import ClusterView
-from gangsched.core.cycle.choosing.preferred import best_of_racks, best_racks, first_enough
-from gangsched.core.framework.interface import BoolArray, CycleState, FloatArray, IntArray
+from gangsched.core.cycle.choosing.preferred import Nodes, best_of_racks, best_racks, first_enough
+from gangsched.core.framework.interface import BoolArray, FloatArray, IntArray
 from gangsched.core.framework.profile import Profile
-from gangsched.core.types.templates.pod_template import PodTemplate
+from gangsched.core.framework.scores.scoring import Query
 
 _NOBODY: frozenset[str] = frozenset()
-Lets = Callable[[IntArray], BoolArray]
+_Lets = Callable[[IntArray], BoolArray]
+
+
+class Kind(Query, frozen=True, gc=False):
+    """The members to pack, all of one template: what plugins are asked about them.
+
+    lets: which rows plugins that look at nodes one by one allow, bool[len(rows)]; None: all. It is called for
+    all nodes only if more than one node is needed.
+    """
+
+    profile: Profile
+    topology_key: str
+    lets: _Lets | None = None
+
+    def stated(self, rows: IntArray) -> FloatArray | None:
+        """Scores the rows by what the pods themselves prefer; None: that does not distinguish them."""
+        return self.profile.stated(self.state, self.template, self.view, rows)
+
+    def score(self, rows: IntArray, at: IntArray) -> FloatArray | None:
+        """Scores the rows at these positions; None: no plugin has an opinion."""
+        return self.profile.score(self.state, self.template, self.view, rows, at)
+
+    def let_by(self, capacity: IntArray, rows: IntArray) -> IntArray:
+        """Returns `capacity`, with 0 for those of `rows` that are not allowed."""
+        if self.lets is None:
+            return capacity
+        rows = rows[capacity[rows] > 0]
+        capacity = capacity.copy()
+        capacity[rows[~self.lets(rows)]] = 0
+        return capacity
 
 
 def pack(
-    profile: Profile,
-    state: CycleState,
-    template: PodTemplate,
-    view: ClusterView,
-    capacity: IntArray,
-    n_members: int,
-    used: list[int],
-    topology_key: str,
-    lets: Lets | None = None,
-    n_least: int = 0,
+    kind: Kind, capacity: IntArray, n_members: int, used: list[int], *, n_least: int = 0
 ) -> list[tuple[int, int]]:
-    """(row, count) for up to n_members of one template; nodes that the gang uses already come first.
+    """(row, count) for up to n_members; nodes that the gang uses already come first.
 
-    n_least: with fewer members the gang does not start, so the choice of nodes makes no difference. lets:
-    which rows plugins that look at nodes one by one allow, bool[len(rows)]; it is called for all nodes only
-    if more than one node is needed.
+    n_least: with fewer members the gang does not start, so the choice of nodes makes no difference.
     """
-    scoring = profile.scoring
-    prefers = scoring.has_stated(state, template, view)
-    stating = scoring.only_of_nodes(template, view) if prefers else _NOBODY
-    if not used and lets is None and (not prefers or stating or scoring.only_repelled(template, view)):
-        following = profile.batching.next(
-            state, template, view, capacity, n_members, prefers=prefers, stating=stating
-        )
+    scoring = kind.profile.scoring
+    prefers = scoring.has_stated(kind.state, kind.template, kind.view)
+    stating = scoring.only_of_nodes(kind.template, kind.view) if prefers else _NOBODY
+    if (
+        not used
+        and kind.lets is None
+        and (not prefers or stating or scoring.only_repelled(kind.template, kind.view))
+    ):
+        following = kind.profile.batching.next(kind, capacity, n_members, prefers=prefers, stating=stating)
         if following is not None:
             return [(following, n_members)]
     chosen: list[tuple[int, int]] = []
     left = n_members
-    if used and lets is not None:
-        capacity = _let_by(capacity, np.array(used), lets)
+    if used:
+        capacity = kind.let_by(capacity, np.array(used))
     for row in used:
         here = min(int(capacity[row]), left)
         if here:
@@ -65,12 +83,12 @@ def pack(
     if not left or not largest:
         return chosen
     if largest >= left:
-        pick = _tightest(profile, state, template, view, capacity, left, used, topology_key, lets, prefers)
+        pick = _tightest(kind, capacity, left, used, prefers=prefers)
         if pick is not None:
             return [*chosen, (pick, left)]
-    if lets is not None:
-        capacity = _let_by(capacity, np.arange(len(capacity)), lets)
-    racks, _ = view.label(topology_key)
+    if kind.lets is not None:
+        capacity = kind.let_by(capacity, np.arange(len(capacity)))
+    racks, _ = kind.view.label(kind.topology_key)
     rows = np.flatnonzero(capacity > 0)
     if not len(rows):
         return chosen
@@ -78,86 +96,55 @@ def pack(
     if int(np.add.reduce(room)) < n_least - n_members + left:
         return chosen + list(zip(rows.tolist(), room.tolist(), strict=True))
     # Nodes without the label are not racks of one: together they count as one rack.
-    return chosen + _pack_many(profile, state, template, view, rows, room, racks[rows], left, prefers)
-
-
-def _let_by(capacity: IntArray, rows: IntArray, lets: Lets) -> IntArray:
-    """Returns `capacity`, with 0 for those of `rows` that are not allowed."""
-    rows = rows[capacity[rows] > 0]
-    capacity = capacity.copy()
-    capacity[rows[~lets(rows)]] = 0
-    return capacity
+    return chosen + _pack_many(kind, Nodes(rows, room, racks[rows]), left, prefers=prefers)
 
 
 def _tightest(
-    profile: Profile,
-    state: CycleState,
-    template: PodTemplate,
-    view: ClusterView,
-    capacity: IntArray,
-    n_members: int,
-    used: list[int],
-    topology_key: str,
-    lets: Lets | None,
-    prefers: bool,
+    kind: Kind, capacity: IntArray, n_members: int, used: list[int], *, prefers: bool
 ) -> int | None:
     """Returns one node that takes all: in a rack that the gang uses, then by its pods' stated preferences,
     least room left over, score, row."""
     rows = (capacity >= n_members).nonzero()[0]
     pick_from = _most_wanted if prefers else _least_left_over
-    if not used and lets is None:
-        wanted = profile.stated(state, template, view, rows) if prefers else None
+    if not used and kind.lets is None:
+        wanted = kind.stated(rows) if prefers else None
         if wanted is not None:
             rows = rows[wanted == wanted.max()]
         best = rows[_has_least_room(capacity, rows)]
-        stating = profile.scoring.only_of_nodes(template, view) if prefers else _NOBODY
-        return profile.batching.first(state, template, view, capacity, n_members, best, stating)
+        profile = kind.profile
+        stating = profile.scoring.only_of_nodes(kind.template, kind.view) if prefers else _NOBODY
+        return profile.batching.first(kind, capacity, n_members, best, stating)
     if used:
-        racks, _ = view.label(topology_key)
+        racks, _ = kind.view.label(kind.topology_key)
         near = rows[np.isin(racks[rows], racks[used])]
-        pick = pick_from(profile, state, template, view, capacity, near, lets)
+        pick = pick_from(kind, capacity, near, kind.lets)
         if pick is not None:
             return pick
-    return pick_from(profile, state, template, view, capacity, rows, lets)
+    return pick_from(kind, capacity, rows, kind.lets)
 
 
-def _most_wanted(
-    profile: Profile,
-    state: CycleState,
-    template: PodTemplate,
-    view: ClusterView,
-    capacity: IntArray,
-    rows: IntArray,
-    lets: Lets | None,
-) -> int | None:
-    wanted = profile.stated(state, template, view, rows)
+def _most_wanted(kind: Kind, capacity: IntArray, rows: IntArray, lets: _Lets | None) -> int | None:
+    """lets: as the kind's; None: it has been asked about all of the rows."""
+    wanted = kind.stated(rows)
     if wanted is None:
-        return _least_left_over(profile, state, template, view, capacity, rows, lets)
+        return _least_left_over(kind, capacity, rows, lets)
     is_most = wanted == wanted.max()
-    pick = _least_left_over(profile, state, template, view, capacity, rows[is_most], lets)
+    pick = _least_left_over(kind, capacity, rows[is_most], lets)
     if pick is not None or lets is None:
         return pick
     others = rows[~is_most]
-    return _most_wanted(profile, state, template, view, capacity, others[lets(others)], None)
+    return _most_wanted(kind, capacity, others[lets(others)], None)
 
 
-def _least_left_over(
-    profile: Profile,
-    state: CycleState,
-    template: PodTemplate,
-    view: ClusterView,
-    capacity: IntArray,
-    rows: IntArray,
-    lets: Lets | None,
-) -> int | None:
+def _least_left_over(kind: Kind, capacity: IntArray, rows: IntArray, lets: _Lets | None) -> int | None:
     if not len(rows):
         return None
     is_least = _has_least_room(capacity, rows)
-    pick = profile.best(state, template, view, rows[is_least], lets)
+    pick = kind.profile.best(kind.state, kind.template, kind.view, rows[is_least], lets)
     if pick is not None or lets is None:
         return pick
     others = rows[~is_least]
-    return _least_left_over(profile, state, template, view, capacity, others[lets(others)], None)
+    return _least_left_over(kind, capacity, others[lets(others)], None)
 
 
 def _has_least_room(capacity: IntArray, rows: IntArray) -> BoolArray:
@@ -166,110 +153,84 @@ def _has_least_room(capacity: IntArray, rows: IntArray) -> BoolArray:
     return is_least
 
 
-def _pack_many(
-    profile: Profile,
-    state: CycleState,
-    template: PodTemplate,
-    view: ClusterView,
-    rows: IntArray,
-    room: IntArray,
-    rack: CodeArray,
-    n_members: int,
-    prefers: bool,
-) -> list[tuple[int, int]]:
+def _pack_many(kind: Kind, nodes: Nodes, n_members: int, *, prefers: bool) -> list[tuple[int, int]]:
     """Chooses several nodes: the fewest possible, from the fewest racks that allow that number (greedy by
     rack)."""
-    by_room = np.argsort(-room, kind="stable")
-    total = np.cumsum(room[by_room])
+    by_room = np.argsort(-nodes.room, kind="stable")
+    total = np.cumsum(nodes.room[by_room])
     n_nodes = int(np.searchsorted(total, n_members)) + 1
-    wanted = profile.stated(state, template, view, rows) if prefers and total[-1] > n_members else None
+    wanted = kind.stated(nodes.rows) if prefers and total[-1] > n_members else None
     if wanted is not None:
         is_most = wanted == wanted.max()
-        one = _one_rack(by_room[is_most[by_room]], room, rack, n_nodes, n_members)
+        one = _one_rack(by_room[is_most[by_room]], nodes, n_nodes, n_members)
         if one is None:
-            return _pack_wanted(
-                profile, state, template, view, rows, room, rack, wanted, by_room, n_nodes, n_members
-            )
+            return _pack_wanted(kind, nodes, wanted, by_room, n_nodes, n_members)
     elif total[-1] > n_members:
-        one = _one_rack(by_room, room, rack, n_nodes, n_members)
+        one = _one_rack(by_room, nodes, n_nodes, n_members)
     else:
         one = None
     # Scores decide between nodes of equal capacity; if one rack suffices, between those in it.
-    at = np.arange(len(rows)) if one is None else np.flatnonzero(rack == one)
+    at = np.arange(len(nodes.rows)) if one is None else np.flatnonzero(nodes.rack == one)
     if wanted is not None:
         at = at[is_most[at]]
-    scores = profile.score(state, template, view, rows, at)
-    rows, room, rack = rows[at], room[at], rack[at]
+    scores = kind.score(nodes.rows, at)
+    nodes = nodes.subset(at)
+    rows, room, _ = nodes
     rank = np.zeros(len(rows)) if scores is None else -scores
     by_room = np.lexsort((rows, rank, -room))
     if total[-1] <= n_members:
         return [(int(rows[i]), int(room[i])) for i in by_room]
-    order = _by_rack(by_room, room, rack, n_nodes, n_members) if one is None else by_room[:n_nodes]
-    return _filled(order, rows, room, rack, rank, n_members)
+    order = _by_rack(by_room, nodes, n_nodes, n_members) if one is None else by_room[:n_nodes]
+    return _filled(order, nodes, rank, n_members)
 
 
 def _pack_wanted(
-    profile: Profile,
-    state: CycleState,
-    template: PodTemplate,
-    view: ClusterView,
-    rows: IntArray,
-    room: IntArray,
-    rack: CodeArray,
-    wanted: FloatArray,
-    by_room: IntArray,
-    n_nodes: int,
-    n_members: int,
+    kind: Kind, nodes: Nodes, wanted: FloatArray, by_room: IntArray, n_nodes: int, n_members: int
 ) -> list[tuple[int, int]]:
     """Does as _pack_many, where no rack has enough of the most preferred nodes."""
-    fewest_racks = _by_rack(by_room, room, rack, n_nodes, n_members)
-    at = best_racks(room, wanted, rack, by_room, fewest_racks, n_nodes, n_members)
-    scores = profile.score(state, template, view, rows, at)
-    rows, room, rack, wanted = rows[at], room[at], rack[at], wanted[at]
+    fewest_racks = _by_rack(by_room, nodes, n_nodes, n_members)
+    at = best_racks(nodes, wanted, by_room, fewest_racks, n_nodes, n_members)
+    scores = kind.score(nodes.rows, at)
+    nodes, wanted = nodes.subset(at), wanted[at]
+    rows, room, _ = nodes
     rank = np.zeros(len(rows)) if scores is None else -scores
     order = first_enough(np.lexsort((rows, rank, -room, -wanted)), room, n_nodes, n_members)
-    return _filled(order, rows, room, rack, rank, n_members, wanted)
+    return _filled(order, nodes, rank, n_members, wanted)
 
 
 def _filled(
-    order: IntArray,
-    rows: IntArray,
-    room: IntArray,
-    rack: CodeArray,
-    rank: FloatArray,
-    n_members: int,
-    wanted: FloatArray | None = None,
+    order: IntArray, nodes: Nodes, rank: FloatArray, n_members: int, wanted: FloatArray | None = None
 ) -> list[tuple[int, int]]:
     """(row, count): all positions in `order` are filled but the last."""
     picked: list[tuple[int, int]] = []
     left = n_members
     for i in order[:-1]:
-        picked.append((int(rows[i]), int(room[i])))
-        left -= int(room[i])
+        picked.append((int(nodes.rows[i]), int(nodes.room[i])))
+        left -= int(nodes.room[i])
     last = int(order[-1])
-    if int(room[last]) > left:
-        last = _last_node(order, rows, room, rack, rank, left, wanted)
-    return [*picked, (int(rows[last]), left)]
+    if int(nodes.room[last]) > left:
+        last = _last_node(order, nodes, rank, left, wanted)
+    return [*picked, (int(nodes.rows[last]), left)]
 
 
-def _one_rack(by_room: IntArray, room: IntArray, rack: CodeArray, n_nodes: int, n_members: int) -> int | None:
+def _one_rack(by_room: IntArray, nodes: Nodes, n_nodes: int, n_members: int) -> int | None:
     """Returns the rack that fits n_members on just n_nodes of its nodes in `by_room`; of several, the one
     with the least room."""
-    by_rack, starts, best_of = best_of_racks(by_room, room, rack, n_nodes)
+    by_rack, starts, best_of = best_of_racks(by_room, nodes.room, nodes.rack, n_nodes)
     enough = np.flatnonzero(best_of >= n_members)
     if not len(enough):
         return None
-    everything = np.add.reduceat(room[by_rack], starts)
-    return int(rack[by_rack[starts[enough[int(np.argmin(everything[enough]))]]]])
+    everything = np.add.reduceat(nodes.room[by_rack], starts)
+    return int(nodes.rack[by_rack[starts[enough[int(np.argmin(everything[enough]))]]]])
 
 
-def _by_rack(by_room: IntArray, room: IntArray, rack: CodeArray, n_nodes: int, n_members: int) -> IntArray:
+def _by_rack(by_room: IntArray, nodes: Nodes, n_nodes: int, n_members: int) -> IntArray:
     """Returns the first n_nodes positions that hold n_members, from as few racks as the greedy order finds.
 
     Racks are taken by how much their best n_nodes nodes hold, as long as the number of nodes stays minimal;
     no rack can hold all alone.
     """
-    by_rack, starts, best_of = best_of_racks(by_room, room, rack, n_nodes)
+    by_rack, starts, best_of = best_of_racks(by_room, nodes.room, nodes.rack, n_nodes)
     ends = np.r_[starts[1:], len(by_rack)]
     taken: list[int] = []
     missing = n_members
@@ -278,7 +239,7 @@ def _by_rack(by_room: IntArray, room: IntArray, rack: CodeArray, n_nodes: int, n
         for i in mine:
             if missing > 0:
                 taken.append(int(i))
-                missing -= int(room[i])
+                missing -= int(nodes.room[i])
         if missing <= 0:
             return np.array(taken, dtype=np.int64)
         if len(taken) >= n_nodes:
@@ -287,16 +248,11 @@ def _by_rack(by_room: IntArray, room: IntArray, rack: CodeArray, n_nodes: int, n
 
 
 def _last_node(
-    order: IntArray,
-    rows: IntArray,
-    room: IntArray,
-    rack: CodeArray,
-    rank: FloatArray,
-    n_left: int,
-    wanted: FloatArray | None,
+    order: IntArray, nodes: Nodes, rank: FloatArray, n_left: int, wanted: FloatArray | None
 ) -> int:
     """Chooses the last node, which need not be full: of those that take the rest, the most preferred, then
     the tightest; in a used rack if possible."""
+    rows, room, rack = nodes
     free = np.ones(len(rows), dtype=np.bool_)
     free[order[:-1]] = False
     fits = np.flatnonzero(free & (room >= n_left))

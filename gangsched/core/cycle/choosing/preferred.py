@@ -8,6 +8,8 @@ and core.cycle.domains.domains.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from gangsched.core.cache.nodes.table import CodeArray
@@ -15,6 +17,19 @@ from gangsched.core.types.arrays import FloatArray, IntArray
 
 # Racks filled in trial to see what they are worth; more than one only where nodes differ in room too.
 _MAX_TRIED = 16
+
+
+class Nodes(NamedTuple):
+    """The nodes to choose from, in parallel arrays: their rows, how many members each takes, and its rack, a
+    number. Shapes: [n] each."""
+
+    rows: IntArray
+    room: IntArray
+    rack: CodeArray | IntArray
+
+    def subset(self, at: IntArray) -> Nodes:
+        """Those at these positions."""
+        return Nodes(self.rows[at], self.room[at], self.rack[at])
 
 
 def first_enough(order: IntArray, room: IntArray, n_items: int, wanted_room: int) -> IntArray:
@@ -73,20 +88,16 @@ def best_of_racks(
 
 
 def best_racks(
-    room: IntArray,
-    wanted: FloatArray,
-    rack: CodeArray,
-    by_room: IntArray,
-    fewest: IntArray,
-    n_nodes: int,
-    n_members: int,
+    nodes: Nodes, wanted: FloatArray, by_room: IntArray, fewest: IntArray, n_nodes: int, n_members: int
 ) -> IntArray:
     """Returns the positions in the racks to choose from: as many racks as `fewest` is in, worth the most.
 
     by_room: all positions, most room first; fewest: n_nodes of them that hold n_members, in the fewest racks
     known to do so.
     """
-    codes, at = np.unique(rack, return_inverse=True)
+    room = nodes.room
+    codes, at = np.unique(nodes.rack, return_inverse=True)
+    nodes = nodes._replace(rack=at)
     _, _, best_of = best_of_racks(by_room, room, at, n_nodes)
     bounds = worth(at, room, wanted, np.full(len(codes), n_members, dtype=np.int64))
     everything = np.bincount(at, weights=room)
@@ -94,7 +105,7 @@ def best_racks(
     if n_racks == 1:
         enough = np.flatnonzero(best_of >= n_members)
         ranked = enough[np.lexsort((everything[enough], -bounds[enough]))]
-        return np.flatnonzero(at == _best_rack(ranked, bounds, at, room, wanted, n_nodes, n_members))
+        return np.flatnonzero(at == _best_rack(ranked, bounds, nodes, wanted, n_nodes, n_members))
     held = np.minimum(everything, n_members)
     order = np.lexsort((everything, -best_of, -bounds / held))
     chosen = first_enough(order, best_of, n_racks, n_members)
@@ -105,21 +116,16 @@ def best_racks(
 
 
 def _best_rack(
-    ranked: IntArray,
-    bounds: FloatArray,
-    at: IntArray,
-    room: IntArray,
-    wanted: FloatArray,
-    n_nodes: int,
-    n_members: int,
+    ranked: IntArray, bounds: FloatArray, nodes: Nodes, wanted: FloatArray, n_nodes: int, n_members: int
 ) -> int:
     """Returns the rack with the highest score of those that suffice alone; `bounds`: upper bounds of the
     scores."""
+    room = nodes.room
     best, most = int(ranked[0]), -np.inf
     for one in ranked[:_MAX_TRIED].tolist():
         if bounds[one] <= most:
             break
-        mine = np.flatnonzero(at == one)
+        mine = np.flatnonzero(nodes.rack == one)
         taken = first_enough(mine[np.lexsort((-room[mine], -wanted[mine]))], room, n_nodes, n_members)
         counts = np.diff(np.minimum(np.r_[0, np.cumsum(room[taken])], n_members))
         own = float((counts * wanted[taken]).sum())

@@ -14,12 +14,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.filters.filtering import Filtering
 from gangsched.core.framework.filters.row_cache import n_kept
-from gangsched.core.framework.interface import CycleState, IntArray
-from gangsched.core.framework.scores.scoring import Scoring
-from gangsched.core.types.templates.pod_template import PodTemplate
+from gangsched.core.framework.interface import IntArray
+from gangsched.core.framework.scores.scoring import Query, Scoring
 
 # Checking more rows one by one costs more than a full pack.
 _MAX_CHANGED = 256
@@ -91,15 +89,7 @@ class Batching:
         self._kept: dict[int, _Kept] = {}
 
     def next(
-        self,
-        state: CycleState,
-        template: PodTemplate,
-        view: ClusterView,
-        capacity: IntArray,
-        n_members: int,
-        *,
-        prefers: bool,
-        stating: frozenset[str],
+        self, query: Query, capacity: IntArray, n_members: int, *, prefers: bool, stating: frozenset[str]
     ) -> int | None:
         """Returns the node for n_members of a gang that uses none yet; None: unsure, run a full pack.
 
@@ -107,6 +97,7 @@ class Batching:
         Scoring.only_of_nodes found; then an unchanged node keeps its score. If empty, they state at most
         nodes to avoid, so a tighter node may score less.
         """
+        state, template, view = query.state, query.template, query.view
         kept = self._kept.pop(template.serial, None)
         if kept is None or kept.capacity is not capacity or kept.n_members != n_members:
             return None
@@ -130,17 +121,11 @@ class Batching:
         return row
 
     def first(
-        self,
-        state: CycleState,
-        template: PodTemplate,
-        view: ClusterView,
-        capacity: IntArray,
-        n_members: int,
-        rows: IntArray,
-        stating: frozenset[str],
+        self, query: Query, capacity: IntArray, n_members: int, rows: IntArray, stating: frozenset[str]
     ) -> int | None:
         """Returns the best of the ascending `rows`, which take n_members with the least room left over.
         stating: a plugin that gives all of them one score."""
+        state, template, view = query.state, query.template, query.view
         if (
             len(rows) < 2
             or not self._scoring.goes_by_row

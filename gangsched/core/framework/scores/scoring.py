@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+import msgspec
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView, Trial
@@ -55,6 +56,15 @@ _MAX_REMEMBERED = 2000
 _FIRST_LOOK = 16
 _WIDER = 4
 _GO_OR_SKIP = frozenset((Code.SUCCESS, Code.SKIP))
+
+
+class Query(msgspec.Struct, frozen=True, gc=False):
+    """What plugins are asked about: the nodes of a view, for pods of one template. state: from its
+    PreFilter."""
+
+    state: CycleState
+    template: PodTemplate
+    view: ClusterView
 
 
 class Scoring:

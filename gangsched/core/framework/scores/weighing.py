@@ -11,11 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gangsched.core.cache.trial import ClusterView
 from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.framework.filters.filtering import Filtering
 from gangsched.core.framework.filters.row_cache import n_kept
-from gangsched.core.framework.interface import CycleState, FloatArray, IntArray
+from gangsched.core.framework.interface import FloatArray, IntArray
 from gangsched.core.framework.scores.packing_score import (
     most_left_over,
     node_points,
@@ -24,8 +23,7 @@ from gangsched.core.framework.scores.packing_score import (
     racks_of,
     tightness,
 )
-from gangsched.core.framework.scores.scoring import Scoring
-from gangsched.core.types.templates.pod_template import PodTemplate
+from gangsched.core.framework.scores.scoring import Query, Scoring
 
 # Looking at more rows one by one costs more than recomputing all.
 _MAX_CHANGED = 64
@@ -173,20 +171,14 @@ class Weighing:
         self._kept: dict[int, Totals] = {}
 
     def totals(
-        self,
-        state: CycleState,
-        template: PodTemplate,
-        view: ClusterView,
-        capacity: IntArray,
-        weight: int,
-        topology_key: str,
-        n_members: int,
+        self, query: Query, capacity: IntArray, weight: int, topology_key: str, n_members: int
     ) -> Totals | None:
         """Returns the totals; None if scores depend on more than the node itself, or there is no room at all.
         capacity: int64[n_rows], by which members are counted."""
+        state, template, view = query.state, query.template, query.view
         kept = self._kept.pop(template.serial, None)
         asked = (capacity, weight, topology_key, n_members)
-        if kept is not None and not self._still_holds(kept, state, template, view, *asked):
+        if kept is not None and not self._still_holds(kept, query, *asked):
             kept = None
         if kept is not None:
             self._kept[template.serial] = kept
@@ -210,15 +202,14 @@ class Weighing:
     def _still_holds(
         self,
         kept: Totals,
-        state: CycleState,
-        template: PodTemplate,
-        view: ClusterView,
+        query: Query,
         capacity: IntArray,
         weight: int,
         topology_key: str,
         n_members: int,
     ) -> bool:
         """Brings `kept` up to date; returns whether it answers this query."""
+        state, template, view = query.state, query.template, query.view
         same = (kept.weight, kept.topology_key, kept.n_members) == (weight, topology_key, n_members)
         if kept.capacity is not capacity or not same:
             return False
