@@ -199,15 +199,7 @@ class Scheduler:
         if observer is not None:
             profiles = {name: ObservedProfile(profile, observer) for name, profile in profiles.items()}
         are_inferred = self.shared.settings.infer_gangs
-        reconfigure(
-            self.shared,
-            self.membership,
-            self.group_specs,
-            self.attempts,
-            self.binder.outcome,
-            profiles,
-            settings,
-        )
+        reconfigure(self, profiles, settings)
         self.group_specs.classes_changed()
         if self.shared.settings.infer_gangs != are_inferred:
             self.membership.regroup(list(self.shared.groups.values()))

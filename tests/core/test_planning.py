@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from gangsched.core.queueing.planning import Amounts, Search, earliest, moments_from
+from gangsched.core.queueing.planning import Amounts, Ending, Search, Wanted, earliest, moments_from
 
 
 def plainly(
@@ -62,13 +62,17 @@ def test_the_same_moment_as_by_trying_each(seed: int) -> None:
     domains = [rng.randint(-1, 2) for _ in range(n_rows)] if rng.random() < 0.5 else None
     found = earliest(
         np.array(free),
-        np.array(request),
-        np.array(ok),
-        need,
-        np.array([row for row, _, _ in pods], dtype=np.int64),
-        np.array([end_s for _, end_s, _ in pods], dtype=np.float64),
-        held(rng, [amounts for _, _, amounts in pods], k),
-        None if domains is None else np.array(domains, dtype=np.int64),
+        Wanted(
+            np.array(request),
+            need,
+            np.array(ok),
+            None if domains is None else np.array(domains, dtype=np.int64),
+        ),
+        Ending(
+            np.array([row for row, _, _ in pods], dtype=np.int64),
+            np.array([end_s for _, end_s, _ in pods], dtype=np.float64),
+            held(rng, [amounts for _, _, amounts in pods], k),
+        ),
         from_s := rng.choice([-math.inf, 1.0, 3.0]),
     )
     first_s = plainly(free, request, ok, need, pods, domains or [0] * n_rows)

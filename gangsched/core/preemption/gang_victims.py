@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -28,6 +29,22 @@ class _Block(msgspec.Struct, gc=False):
     row: int
     n: int
     victims: dict[str, PodInfo]
+
+
+class _Step(NamedTuple):
+    """Equal members to make room for. level: the pods that victims may be taken from; chosen: those taken so
+    far, for the whole unit; trial: without these, and with the members placed so far."""
+
+    demand: Demand
+    template: PodTemplate
+    level: Chosen
+    trial: Trial
+    chosen: dict[str, PodInfo]
+
+    @property
+    def rest(self) -> dict[str, PodInfo]:
+        """The pods of the level that are not chosen."""
+        return {uid: info for uid, info in self.level.items() if uid not in self.chosen}
 
 
 class GangVictims:
@@ -64,10 +81,10 @@ class GangVictims:
                 template, n = batches.get(info.template.serial, (info.template, 0))
                 batches[template.serial] = (template, n + 1)
             for template, n in batches.values():
-                made = self._room_for(demand, template, n, trial, chosen, level)
+                made = self._room_for(_Step(demand, template, level, trial, chosen), n)
                 if made is None:
                     return None
-                trial, chosen = made
+                trial, chosen = made.trial, made.chosen
         return chosen
 
     def until_let_in(self, chosen: dict[str, PodInfo], level: Chosen) -> dict[str, PodInfo]:
@@ -88,24 +105,17 @@ class GangVictims:
                 high = middle
         return with_last(high)
 
-    def _room_for(
-        self,
-        demand: Demand,
-        template: PodTemplate,
-        n_left: int,
-        trial: Trial,
-        chosen: dict[str, PodInfo],
-        level: Chosen,
-    ) -> tuple[Trial, dict[str, PodInfo]] | None:
-        n_left -= self._fill(demand, template, n_left, trial)
-        room = self._trials.capacity(demand, template, self._trials.without(self._rest(level, chosen), trial))
+    def _room_for(self, step: _Step, n_left: int) -> _Step | None:
+        """Returns where that leads; None: no result, or the budget ran out."""
+        n_left -= self._fill(step, n_left)
+        room = self._trials.capacity(step.demand, step.template, self._trials.without(step.rest, step.trial))
         rows = [row for row in self._victims.on_row if room[row] > 0]
         rows.sort(key=lambda row: (len(self._victims.on_row[row]), row))
         heap: list[tuple[tuple[float, ...], int, int, _Block]] = []
 
         def weigh(row: int) -> None:
             for n in sorted({1, min(n_left, int(room[row]))}):
-                block = self._block(demand, template, row, n, trial, chosen, level)
+                block = self._block(step, row, n)
                 if block is not None:
                     cost = self._victims.cost(block.victims)
                     heapq.heappush(heap, (_a_member(cost, n), row, n, block))
@@ -120,74 +130,57 @@ class GangVictims:
             *_, block = heapq.heappop(heap)
             if block.n > n_left:
                 continue
-            again = self._block(demand, template, block.row, block.n, trial, chosen, level)
+            again = self._block(step, block.row, block.n)
             if again is None:
                 continue
             if again.victims.keys() != block.victims.keys():
                 cost = self._victims.cost(again.victims)
                 heapq.heappush(heap, (_a_member(cost, again.n), again.row, again.n, again))
                 continue
-            trial = self._trials.without(again.victims, trial)
-            chosen = {**chosen, **again.victims}
-            _take(trial, template, again.row, again.n)
+            trial = self._trials.without(again.victims, step.trial)
+            step = step._replace(trial=trial, chosen={**step.chosen, **again.victims})
+            _take(trial, step.template, again.row, again.n)
             n_left -= again.n
-            n_left -= self._fill(demand, template, n_left, trial)
+            n_left -= self._fill(step, n_left)
             if n_left:
                 weigh(again.row)
-        return trial, chosen
+        return step
 
-    def _rest(self, level: Chosen, chosen: Chosen) -> dict[str, PodInfo]:
-        return {uid: info for uid, info in level.items() if uid not in chosen}
-
-    def _fill(self, demand: Demand, template: PodTemplate, n: int, trial: Trial) -> int:
+    def _fill(self, step: _Step, n: int) -> int:
         """Places members where there is room without evicting; returns their number."""
         placed = 0
         while placed < n:
-            room = self._trials.capacity(demand, template, trial)
+            room = self._trials.capacity(step.demand, step.template, step.trial)
             row = int(np.argmax(room))
             here = min(int(room[row]), n - placed)
             if here <= 0:
                 break
-            _take(trial, template, row, here)
+            _take(step.trial, step.template, row, here)
             placed += here
         return placed
 
-    def _block(
-        self,
-        demand: Demand,
-        template: PodTemplate,
-        row: int,
-        n: int,
-        trial: Trial,
-        chosen: Chosen,
-        level: Chosen,
-    ) -> _Block | None:
+    def _block(self, step: _Step, row: int, n: int) -> _Block | None:
         """Returns what the node must give up for n members, as SelectVictimsOnNode: all go, then some are
         spared."""
-        here = {info.uid: info for info in self._victims.on_row[row] if info.uid in level}
-        victims = self._rest(self._victims.closure({**chosen, **here}), chosen)
-        found = self._spared(demand, template, row, n, trial, chosen, victims)
+        chosen = step.chosen
+        here = {info.uid: info for info in self._victims.on_row[row] if info.uid in step.level}
+        all_gone = self._victims.closure({**chosen, **here})
+        victims = {uid: info for uid, info in all_gone.items() if uid not in chosen}
+        found = self._spared(step, row, n, victims)
         if found is not None and not self._victims.accepts({**chosen, **found}):
-            allowed = self._victims.allowed(victims, chosen)
-            found = self._spared(demand, template, row, n, trial, chosen, allowed)
+            found = self._spared(step, row, n, self._victims.allowed(victims, chosen))
         return None if found is None else _Block(row, n, found)
 
     def _spared(
-        self,
-        demand: Demand,
-        template: PodTemplate,
-        row: int,
-        n: int,
-        trial: Trial,
-        chosen: Chosen,
-        victims: dict[str, PodInfo],
+        self, step: _Step, row: int, n: int, victims: dict[str, PodInfo]
     ) -> dict[str, PodInfo] | None:
         """Returns those of the victims that n members need gone; None: all of them are not enough."""
 
         def suffice(gone: Chosen) -> bool:
-            return self._trials.capacity_on(demand, template, self._trials.without(gone, trial), row) >= n
+            without = self._trials.without(gone, step.trial)
+            return self._trials.capacity_on(step.demand, step.template, without, row) >= n
 
-        return self._victims.needed(victims, row, chosen, suffice) if suffice(victims) else None
+        return self._victims.needed(victims, row, step.chosen, suffice) if suffice(victims) else None
 
 
 def _a_member(cost: Cost, n: int) -> tuple[float, ...]:

@@ -61,25 +61,35 @@ class Amounts(NamedTuple):
         return found
 
 
-def earliest(
-    free: IntArray,
-    request: IntArray,
-    ok: BoolArray,
-    need: int,
-    rows: IntArray,
-    ends_s: FloatArray,
-    amounts: Amounts,
-    domains: IntArray | None = None,
-    from_s: float = -math.inf,
-) -> float:
-    """When `need` copies of a template fit. -inf: they fit at from_s; inf: they do not even fit when every
-    pod that ends has ended.
+class Wanted(NamedTuple):
+    """How many copies of a template must fit, and where. request int64[k]: of each, all above 0; ok
+    bool[n_rows]: where they may go; domains int64[n_rows]: they must be on rows of one domain; None:
+    anywhere."""
 
-    free int64[k, n_rows]: below 0 if more is promised than there is; request int64[k]: all above 0; ok
-    bool[n_rows]: where copies may go; domains int64[n_rows]: the copies must be on rows of one domain; None:
-    anywhere. rows, ends_s, amounts: of each pod that ends. from_s: -inf, or finite. Pods that end at the same
-    time count together.
+    request: IntArray
+    need: int
+    ok: BoolArray
+    domains: IntArray | None = None
+
+
+class Ending(NamedTuple):
+    """Pods that end: the row of each, when it ends, and what it holds. Shapes: rows int64[n], ends_s
+    float64[n]."""
+
+    rows: IntArray
+    ends_s: FloatArray
+    amounts: Amounts
+
+
+def earliest(free: IntArray, wanted: Wanted, ending: Ending, from_s: float = -math.inf) -> float:
+    """When these copies of a template fit. -inf: they fit at from_s; inf: they do not even fit when every pod
+    that ends has ended.
+
+    free int64[k, n_rows]: below 0 if more is promised than there is. from_s: -inf, or finite. Pods that end
+    at the same time count together.
     """
+    request, need, ok, domains = wanted
+    rows, ends_s, amounts = ending
     n_rows = free.shape[1]
     if domains is None:
         domains = np.zeros(n_rows, dtype=np.int64)

@@ -17,7 +17,7 @@ import numpy as np
 
 from gangsched.core.cache.cluster_view import ClusterView
 from gangsched.core.cache.view.devices import DeviceQueries
-from gangsched.core.queueing.planning import Amounts, FloatArray, copies, earliest, in_domains
+from gangsched.core.queueing.planning import Amounts, Ending, FloatArray, Wanted, copies, earliest, in_domains
 from gangsched.core.queueing.running_pods import RunningPods
 from gangsched.core.types.arrays import BoolArray, IntArray
 from gangsched.core.types.claim import StartClaim
@@ -52,13 +52,16 @@ class Room(msgspec.Struct):
         if self.free is None or self.amounts is None:
             return -math.inf
         free, request, running = self.free, self.template.amount_array[:, 0], self.running
-        rows, all_end_s, amounts = running.rows, running.ends_s, self.amounts
+        ending = Ending(running.rows, running.ends_s, self.amounts)
         if len(claimed.rows):
             theirs = claimed.amounts(self.template.columns)
             free = free - theirs.by_row(free.shape[1], claimed.rows)
-            rows, all_end_s = np.concatenate((claimed.rows, rows)), np.concatenate((ends_s, all_end_s))
-            amounts = theirs.joined(amounts)
-        return earliest(free, request, self.ok, self.need, rows, all_end_s, amounts, self.domains, from_s)
+            ending = Ending(
+                np.concatenate((claimed.rows, ending.rows)),
+                np.concatenate((ends_s, ending.ends_s)),
+                theirs.joined(ending.amounts),
+            )
+        return earliest(free, Wanted(request, self.need, self.ok, self.domains), ending, from_s)
 
     def n_at(self, at_s: float, claimed: Held) -> int:
         """How many members fit beside these claims, once the pods that end by then have."""

@@ -29,12 +29,12 @@ from gangsched.core.framework.points.binding import InheritingPlugin
 from gangsched.core.framework.profile import Profile
 from gangsched.core.framework.supports import SupportsWatches, serves
 from gangsched.core.groups.attempts.attempts import NOT_ANY_MORE, Attempts
-from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.members.membership import Membership
 from gangsched.core.groups.members.pod_versions import is_unseen
 from gangsched.core.preemption.victims import is_leaving
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.tables.groups import Cause
+from gangsched.core.turns.parts import SchedulerParts
 from gangsched.core.types.group import Group, GroupState, MemberState
 from gangsched.model.objects import Pod
 from gangsched.model.owners import kinds_read
@@ -65,19 +65,12 @@ def _names_of(group: Group) -> set[str]:
     return {group.scheduler_name, *(str(stated[0]) for stated in group.stated)}
 
 
-def reconfigure(
-    shared: SharedState,
-    membership: Membership,
-    group_specs: GroupSpecs,
-    attempts: Attempts,
-    outcome: GroupOutcome,
-    profiles: Mapping[str, Profile],
-    settings: Settings,
-) -> None:
+def reconfigure(on: SchedulerParts, profiles: Mapping[str, Profile], settings: Settings) -> None:
     """Puts these profiles and settings into effect.
 
     A removed profile that has `unfinished` groups is kept, retiring, until this is called again without them.
     """
+    shared, membership, attempts = on.shared, on.membership, on.attempts
     for group in shared.groups.values():
         if group.scheduler_name not in profiles and group.state is GroupState.WAITING:
             attempts.commits.give_back(group, _IS_GONE)
@@ -98,12 +91,12 @@ def reconfigure(
     added = frozenset(profiles).difference(shared.profiles)
     _hand_over(shared, profiles)
     shared.configure(profiles, settings)
-    _stop_evicting(shared, attempts, outcome)
+    _stop_evicting(shared, attempts, on.binder.outcome)
     membership.reconfigured()
     membership.pre_enqueue.forget_all()
     for info in left:
         _put_again(shared, membership, info.pod)
-    group_specs.forget_strangers_of(added)
+    on.group_specs.forget_strangers_of(added)
     for uid, kept in list(shared.cache.nominated.items()):
         if kept.info.group is None and kept.info.pod.spec.scheduler_name in added:
             shared.release_kept(uid)  # another scheduler nominated the node

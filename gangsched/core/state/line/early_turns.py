@@ -66,6 +66,8 @@ class Cures(Protocol):
 class Line(Protocol):
     """The line that turns are given in; core.state.line.queue has the one implementation."""
 
+    lanes: Lanes | None
+
     def key_of(self, group: Group) -> tuple[Any, ...]:
         """Returns QueueSort's key."""
         ...
@@ -101,7 +103,6 @@ class EarlyTurns:
         changes: Sequence[ClusterChange],
         now_s: float,
         *,
-        lanes: Lanes | None,
         has_claims: bool,
     ) -> None:
         """Tries the groups that wait for victims, and the first ones that wait for the end of a backoff, if
@@ -110,6 +111,7 @@ class EarlyTurns:
         With lanes, or beside claims, also groups for which it does not, once they have waited for part of a
         first backoff.
         """
+        lanes = self._line.lanes
         n = sum(_OF_A_NODE if change.what in _NODES else 1 for change in changes)
         if lanes is not None:
             self._end_in_lanes(waiting, cures, n, now_s)

@@ -300,7 +300,7 @@ class SchedulingQueue:
         if waiting or news:
             claims = self._shared.claims
             has_claims = claims is not None and bool(claims.by_key)
-            self._early.try_early(waiting, news, cures, new, now_s, lanes=self.lanes, has_claims=has_claims)
+            self._early.try_early(waiting, news, cures, new, now_s, has_claims=has_claims)
 
     def _are_alike(self, n: int) -> bool:
         """Whether n changes times the kinds of waiting groups stay within the limit; only asked where claims
