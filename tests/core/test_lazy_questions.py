@@ -12,7 +12,7 @@ import pytest
 
 from gangsched.core.cache.node_info import NodeInfo
 from gangsched.core.cache.trial import ClusterView, Trial
-from gangsched.core.cycle.choosing.packing import Kind, pack
+from gangsched.core.cycle.choosing.packing import Batch, pack
 from gangsched.core.cycle.placing import Placing
 from gangsched.core.framework.filters.per_node import NodeInfos
 from gangsched.core.framework.interface import SUCCESS, CycleState, FloatArray, IntArray, Status
@@ -138,7 +138,7 @@ class _Plain:
         profile, trial = placing.demand.profile, placing.trial
         room = profile.capacity(state, template, trial)
         key = placing._topology_key
-        return pack(Kind(state, template, trial, profile, key), room, n_members, placing.used)
+        return pack(Batch(state, template, trial, profile, key), room, n_members, placing.used)
 
     @staticmethod
     def one_by_one(

@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 
 from gangsched.core.cache.trial import Trial
-from gangsched.core.cycle.choosing.packing import Kind, pack
+from gangsched.core.cycle.choosing.packing import Batch, pack
 from gangsched.core.cycle.choosing.weighed import Reserving, WeighedNodes
 from gangsched.core.cycle.device_allocation import listed_requests, reserve_devices
 from gangsched.core.framework.interface import SUCCESS, BoolArray, CycleState, FloatArray, IntArray, Status
@@ -116,8 +116,8 @@ class Placing:
         lets = None
         if profile.filtering.has_node_plugins(state):
             lets = partial(profile.filtering.allowed_one_by_one, state, template, trial)
-        kind = Kind(state, template, trial, profile, self._topology_key, lets)
-        return pack(kind, room, n_members, self.used, n_least=n_least)
+        batch = Batch(state, template, trial, profile, self._topology_key, lets)
+        return pack(batch, room, n_members, self.used, n_least=n_least)
 
     def _best_scored(
         self,

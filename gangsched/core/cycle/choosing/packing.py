@@ -20,7 +20,7 @@ _NOBODY: frozenset[str] = frozenset()
 _Lets = Callable[[IntArray], BoolArray]
 
 
-class Kind(Query, frozen=True, gc=False):
+class Batch(Query, frozen=True, gc=False):
     """The members to pack, all of one template: what plugins are asked about them.
 
     lets: which rows plugins that look at nodes one by one allow, bool[len(rows)]; None: all. It is called for
@@ -50,27 +50,27 @@ class Kind(Query, frozen=True, gc=False):
 
 
 def pack(
-    kind: Kind, capacity: IntArray, n_members: int, used: list[int], *, n_least: int = 0
+    batch: Batch, capacity: IntArray, n_members: int, used: list[int], *, n_least: int = 0
 ) -> list[tuple[int, int]]:
     """(row, count) for up to n_members; nodes that the gang uses already come first.
 
     n_least: with fewer members the gang does not start, so the choice of nodes makes no difference.
     """
-    scoring = kind.profile.scoring
-    prefers = scoring.has_stated(kind.state, kind.template, kind.view)
-    stating = scoring.only_of_nodes(kind.template, kind.view) if prefers else _NOBODY
+    scoring = batch.profile.scoring
+    prefers = scoring.has_stated(batch.state, batch.template, batch.view)
+    stating = scoring.only_of_nodes(batch.template, batch.view) if prefers else _NOBODY
     if (
         not used
-        and kind.lets is None
-        and (not prefers or stating or scoring.only_repelled(kind.template, kind.view))
+        and batch.lets is None
+        and (not prefers or stating or scoring.only_repelled(batch.template, batch.view))
     ):
-        following = kind.profile.batching.next(kind, capacity, n_members, prefers=prefers, stating=stating)
+        following = batch.profile.batching.next(batch, capacity, n_members, prefers=prefers, stating=stating)
         if following is not None:
             return [(following, n_members)]
     chosen: list[tuple[int, int]] = []
     left = n_members
     if used:
-        capacity = kind.let_by(capacity, np.array(used))
+        capacity = batch.let_by(capacity, np.array(used))
     for row in used:
         here = min(int(capacity[row]), left)
         if here:
@@ -83,12 +83,12 @@ def pack(
     if not left or not largest:
         return chosen
     if largest >= left:
-        pick = _tightest(kind, capacity, left, used, prefers=prefers)
+        pick = _tightest(batch, capacity, left, used, prefers=prefers)
         if pick is not None:
             return [*chosen, (pick, left)]
-    if kind.lets is not None:
-        capacity = kind.let_by(capacity, np.arange(len(capacity)))
-    racks, _ = kind.view.label(kind.topology_key)
+    if batch.lets is not None:
+        capacity = batch.let_by(capacity, np.arange(len(capacity)))
+    racks, _ = batch.view.label(batch.topology_key)
     rows = np.flatnonzero(capacity > 0)
     if not len(rows):
         return chosen
@@ -96,55 +96,55 @@ def pack(
     if int(np.add.reduce(room)) < n_least - n_members + left:
         return chosen + list(zip(rows.tolist(), room.tolist(), strict=True))
     # Nodes without the label are not racks of one: together they count as one rack.
-    return chosen + _pack_many(kind, Nodes(rows, room, racks[rows]), left, prefers=prefers)
+    return chosen + _pack_many(batch, Nodes(rows, room, racks[rows]), left, prefers=prefers)
 
 
 def _tightest(
-    kind: Kind, capacity: IntArray, n_members: int, used: list[int], *, prefers: bool
+    batch: Batch, capacity: IntArray, n_members: int, used: list[int], *, prefers: bool
 ) -> int | None:
     """Returns one node that takes all: in a rack that the gang uses, then by its pods' stated preferences,
     least room left over, score, row."""
     rows = (capacity >= n_members).nonzero()[0]
     pick_from = _most_wanted if prefers else _least_left_over
-    if not used and kind.lets is None:
-        wanted = kind.stated(rows) if prefers else None
+    if not used and batch.lets is None:
+        wanted = batch.stated(rows) if prefers else None
         if wanted is not None:
             rows = rows[wanted == wanted.max()]
         best = rows[_has_least_room(capacity, rows)]
-        profile = kind.profile
-        stating = profile.scoring.only_of_nodes(kind.template, kind.view) if prefers else _NOBODY
-        return profile.batching.first(kind, capacity, n_members, best, stating)
+        profile = batch.profile
+        stating = profile.scoring.only_of_nodes(batch.template, batch.view) if prefers else _NOBODY
+        return profile.batching.first(batch, capacity, n_members, best, stating)
     if used:
-        racks, _ = kind.view.label(kind.topology_key)
+        racks, _ = batch.view.label(batch.topology_key)
         near = rows[np.isin(racks[rows], racks[used])]
-        pick = pick_from(kind, capacity, near, kind.lets)
+        pick = pick_from(batch, capacity, near, batch.lets)
         if pick is not None:
             return pick
-    return pick_from(kind, capacity, rows, kind.lets)
+    return pick_from(batch, capacity, rows, batch.lets)
 
 
-def _most_wanted(kind: Kind, capacity: IntArray, rows: IntArray, lets: _Lets | None) -> int | None:
-    """lets: as the kind's; None: it has been asked about all of the rows."""
-    wanted = kind.stated(rows)
+def _most_wanted(batch: Batch, capacity: IntArray, rows: IntArray, lets: _Lets | None) -> int | None:
+    """lets: as the batch's; None: it has been asked about all of the rows."""
+    wanted = batch.stated(rows)
     if wanted is None:
-        return _least_left_over(kind, capacity, rows, lets)
+        return _least_left_over(batch, capacity, rows, lets)
     is_most = wanted == wanted.max()
-    pick = _least_left_over(kind, capacity, rows[is_most], lets)
+    pick = _least_left_over(batch, capacity, rows[is_most], lets)
     if pick is not None or lets is None:
         return pick
     others = rows[~is_most]
-    return _most_wanted(kind, capacity, others[lets(others)], None)
+    return _most_wanted(batch, capacity, others[lets(others)], None)
 
 
-def _least_left_over(kind: Kind, capacity: IntArray, rows: IntArray, lets: _Lets | None) -> int | None:
+def _least_left_over(batch: Batch, capacity: IntArray, rows: IntArray, lets: _Lets | None) -> int | None:
     if not len(rows):
         return None
     is_least = _has_least_room(capacity, rows)
-    pick = kind.profile.best(kind.state, kind.template, kind.view, rows[is_least], lets)
+    pick = batch.profile.best(batch.state, batch.template, batch.view, rows[is_least], lets)
     if pick is not None or lets is None:
         return pick
     others = rows[~is_least]
-    return _least_left_over(kind, capacity, others[lets(others)], None)
+    return _least_left_over(batch, capacity, others[lets(others)], None)
 
 
 def _has_least_room(capacity: IntArray, rows: IntArray) -> BoolArray:
@@ -153,18 +153,18 @@ def _has_least_room(capacity: IntArray, rows: IntArray) -> BoolArray:
     return is_least
 
 
-def _pack_many(kind: Kind, nodes: Nodes, n_members: int, *, prefers: bool) -> list[tuple[int, int]]:
+def _pack_many(batch: Batch, nodes: Nodes, n_members: int, *, prefers: bool) -> list[tuple[int, int]]:
     """Chooses several nodes: the fewest possible, from the fewest racks that allow that number (greedy by
     rack)."""
     by_room = np.argsort(-nodes.room, kind="stable")
     total = np.cumsum(nodes.room[by_room])
     n_nodes = int(np.searchsorted(total, n_members)) + 1
-    wanted = kind.stated(nodes.rows) if prefers and total[-1] > n_members else None
+    wanted = batch.stated(nodes.rows) if prefers and total[-1] > n_members else None
     if wanted is not None:
         is_most = wanted == wanted.max()
         one = _one_rack(by_room[is_most[by_room]], nodes, n_nodes, n_members)
         if one is None:
-            return _pack_wanted(kind, nodes, wanted, by_room, n_nodes, n_members)
+            return _pack_wanted(batch, nodes, wanted, by_room, n_nodes, n_members)
     elif total[-1] > n_members:
         one = _one_rack(by_room, nodes, n_nodes, n_members)
     else:
@@ -173,7 +173,7 @@ def _pack_many(kind: Kind, nodes: Nodes, n_members: int, *, prefers: bool) -> li
     at = np.arange(len(nodes.rows)) if one is None else np.flatnonzero(nodes.rack == one)
     if wanted is not None:
         at = at[is_most[at]]
-    scores = kind.score(nodes.rows, at)
+    scores = batch.score(nodes.rows, at)
     nodes = nodes.subset(at)
     rows, room, _ = nodes
     rank = np.zeros(len(rows)) if scores is None else -scores
@@ -185,12 +185,12 @@ def _pack_many(kind: Kind, nodes: Nodes, n_members: int, *, prefers: bool) -> li
 
 
 def _pack_wanted(
-    kind: Kind, nodes: Nodes, wanted: FloatArray, by_room: IntArray, n_nodes: int, n_members: int
+    batch: Batch, nodes: Nodes, wanted: FloatArray, by_room: IntArray, n_nodes: int, n_members: int
 ) -> list[tuple[int, int]]:
     """Does as _pack_many, where no rack has enough of the most preferred nodes."""
     fewest_racks = _by_rack(by_room, nodes, n_nodes, n_members)
     at = best_racks(nodes, wanted, by_room, fewest_racks, n_nodes, n_members)
-    scores = kind.score(nodes.rows, at)
+    scores = batch.score(nodes.rows, at)
     nodes, wanted = nodes.subset(at), wanted[at]
     rows, room, _ = nodes
     rank = np.zeros(len(rows)) if scores is None else -scores
