@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
+import sys
 import textwrap
 import time
 from collections.abc import Mapping
@@ -29,7 +31,7 @@ def cluster_with(tmp_path: Path, source: str, *, budget_s: float = BUDGET_S) -> 
     """A cluster of four nodes whose profile has the plugin Own of `source`."""
     path = tmp_path / "own.py"
     path.write_text(
-        "import asyncio, itertools, sys, time\n"
+        "import asyncio, gc, itertools, sys, time\n"
         "from gangsched.plugin import SUCCESS, Status\n"
         "class Own:\n    name = 'Own'\n" + textwrap.indent(textwrap.dedent(source), "    ")
     )
@@ -74,6 +76,30 @@ def test_a_plugin_that_never_answers_costs_its_gang_this_attempt(tmp_path: Path,
     assert f"plugin Own failed in {point}: took longer than 0.1 s" in c.said("a-0")
     assert {(b.plugin, b.point) for b in c.all(ef.BlamePlugin)} == {("Own", point)}
     assert c.scheduler.statistics()["reservations"] == 0
+
+
+def test_a_plugin_is_not_stopped_in_what_python_runs_as_it_collects_garbage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An exception there is printed and lost, and the plugin would go on for another budget."""
+    lost: list[Any] = []
+
+    def takes_long(phase: str, _: Any) -> None:
+        until_s = time.monotonic() + 3 * BUDGET_S
+        while time.monotonic() < until_s:
+            pass
+
+    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+    source = "def pre_filter(self, state, template, view):\n    gc.collect()\n    while True: pass"
+    c, known = cluster_with(tmp_path, source)
+    gc.callbacks.append(takes_long)
+    try:
+        c.submit(gang("a", pods=2)).run()
+    finally:
+        gc.callbacks.remove(takes_long)
+        known.budget.turn_ended()
+    assert "plugin Own failed in PreFilter: took longer than 0.1 s" in c.said("a-0")
+    assert not lost
 
 
 ENDS = {
