@@ -16,7 +16,7 @@ from gangsched.core.binding import group_outcome, start_records
 from gangsched.core.binding.group_outcome import GroupOutcome
 from gangsched.core.binding.start_records import StartRecords
 from gangsched.core.cache.devices import ledger as device_ledger
-from gangsched.core.cache.devices.inventories import Inventories
+from gangsched.core.cache.devices.ledger import Inventories
 from gangsched.core.device_audit.device_health import DeviceHealth
 from gangsched.core.groups.attempts.making_room import MakingRoom
 from gangsched.core.groups.members import membership

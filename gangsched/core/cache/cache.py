@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gangsched.core.cache.devices.inventories import Inventories
-from gangsched.core.cache.devices.ledger import DeviceLedger
+from gangsched.core.cache.devices.ledger import DeviceLedger, Inventories
 from gangsched.core.cache.nodes.resource_columns import ResourceColumns
 from gangsched.core.cache.nodes.table import NodeTable
 from gangsched.core.cache.nodes.usage_trackers import UsageTracker, UsageTrackers

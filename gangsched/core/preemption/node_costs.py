@@ -5,7 +5,7 @@ kube-scheduler's rule for one node (remove all potential victims; then spare the
 as the pod still fits) runs here on arrays, one step for the k-th most important pod of all nodes together.
 Only resources and numbers of devices count: the result is exact if no other Filter matters, and otherwise a
 lower bound of a node's cost, good enough to decide where to look first. Called by core.preemption.search,
-pod_victims and by_domain. Source of the rule: kube-scheduler 1.37 `plugins/defaultpreemption`,
+by_node and by_domain. Source of the rule: kube-scheduler 1.37 `plugins/defaultpreemption`,
 SelectVictimsOnNode.
 """
 

@@ -3,7 +3,7 @@
 A pure search on Trials, called by plugins.default_preemption. Every candidate set is tested by the very cycle
 that will place the unit (DryRun.place), so all Filters apply to it. core.preemption.victims defines which
 pods may be evicted, which go together and their cost; core.preemption.victim_trials runs the tests and
-accounts for their cost. core.preemption.pod_victims chooses a lone pod's victims. For gangs:
+accounts for their cost. core.preemption.by_node chooses a lone pod's victims. For gangs:
 
 1. Remove all potential victims: if the unit does not fit then, none is evicted. In large clusters, first only
    on the nodes whose room is cheapest to free (core.preemption.node_costs), then on those of one domain (say
@@ -33,10 +33,9 @@ from gangsched.core.cache.trial import Trial
 from gangsched.core.framework.interface import Code, DryRun, PostFilterResult, Status
 from gangsched.core.framework.plan import FitError, Plan, SearchOutcome
 from gangsched.core.framework.profile import Demand
+from gangsched.core.preemption.by_node import GangVictims, PodVictims
 from gangsched.core.preemption.costs import Chosen, Cost, DisruptionBudget, Level
-from gangsched.core.preemption.gang_victims import GangVictims
 from gangsched.core.preemption.node_costs import OnNodes, rank
-from gangsched.core.preemption.pod_victims import PodVictims
 from gangsched.core.preemption.victim_trials import VictimTrials
 from gangsched.core.preemption.victims import Victims, is_free
 from gangsched.core.types.arrays import IntArray

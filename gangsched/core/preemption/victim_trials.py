@@ -3,7 +3,7 @@
 A search for victims runs many thousand queries, so each is charged to its budget, in looks: one look is the
 capacity of one node for a pod. There is no clock here: the same input ends at the same place. Nominated pods'
 reservations are respected here; for a whole unit core.cycle.cycle does that. Called by
-core.preemption.search and core.preemption.pod_victims.
+core.preemption.search and core.preemption.by_node.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """DeviceLedger: which pod holds which device, reserved and bound alike, in one structure (promise 3).
 
-Lives in the cache, which is its only writer. An ID belongs to a node and a resource; it is free when the
-inventory lists it as Healthy and no pod holds or has claimed it. IDs that are held but no longer listed stay
-held: a device that comes back under a live pod is not given out twice.
+Lives in the cache, which is its only writer; Inventories puts in what nodes list. An ID belongs to a node and
+a resource; it is free when the inventory lists it as Healthy and no pod holds or has claimed it. IDs that are
+held but no longer listed stay held: a device that comes back under a live pod is not given out twice.
 
 A claim is preemption's: the device stays with its holder until that pod is gone. Then it is free only for the
 pod that it was claimed for, whose claims are lifted (`unclaim`) in the turn that places it.
@@ -23,9 +23,11 @@ from gangsched.core.cache.devices.column import NO_INVENTORY, DeviceColumn, Node
 from gangsched.core.cache.nodes.table import NodeTable
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import ASSUMED, ON_ITS_WAY, PodInfo
-from gangsched.errors import InvariantError
-from gangsched.model.devices.annotations import DeviceInventory, ids_of
-from gangsched.model.devices.labels import label_room
+from gangsched.errors import InvariantError, ParseError
+from gangsched.model.devices.annotations import DeviceInventory, ids_of, parse_inventory
+from gangsched.model.devices.labels import inventory_text, label_room, where_listed
+from gangsched.model.devices.links import DeviceTopology
+from gangsched.model.objects import Node
 from gangsched.model.resources import is_extended
 
 # Columns with arrays at once, 8 bytes a node each: 10 MiB on 5,000 nodes.
@@ -451,4 +453,62 @@ def listed_twice(inventories: Iterable[tuple[str, DeviceInventory]]) -> Mapping[
     return twice
 
 
+class Inventories:
+    """Reads what nodes list, in an annotation or in labels, and puts it into the ledger, unless it is only
+    counted."""
+
+    def __init__(self, ledger: DeviceLedger, *, invalid: str, counted: frozenset[str]) -> None:
+        """invalid: what counts of a node whose inventory is unreadable: "nothing", or its plain numbers.
+
+        counted: resources whose IDs are not assigned.
+        """
+        self._ledger = ledger
+        self._invalid = invalid
+        self._counted = counted
+
+    def put(
+        self, row: int, node: Node, known: Node | None, there: Collection[PodInfo]
+    ) -> tuple[frozenset[str], str]:
+        """Takes in what the node lists, `there` being its pods.
+
+        Returns the resources that gained free devices, and what is wrong with the inventory ("" if nothing).
+        """
+        meta = node.metadata
+        text = inventory_text(meta.annotations, meta.labels)
+        if known is not None and inventory_text(known.metadata.annotations, known.metadata.labels) == text:
+            if text is not None and known.status.allocatable != node.status.allocatable:
+                self._ledger.recheck_unknown_holders(row, there)
+            return frozenset(), ""
+        problem = ""
+        inventories: Mapping[str, DeviceInventory] = {}
+        self._ledger.unread.discard(row)
+        if text is not None:
+            try:
+                inventories = parse_inventory(text)
+            except ParseError as error:
+                problem = f"{where_listed(meta.annotations)}: {error.message}"
+                self._ledger.unread.add(row)
+                if self._invalid == "nothing":
+                    # A node with an unreadable inventory must not get gangs that rely on IDs. Extended
+                    # resources that it has now, or listed before, stay listed with none free.
+                    inventories = {name: _NO_DEVICES for name in node.status.allocatable or () if "/" in name}
+                    inventories |= {r: _emptied(i) for r, i in self._listed(row).items()}
+        if self._counted:
+            inventories = {r: i for r, i in inventories.items() if r not in self._counted}
+        return self._ledger.set_inventories(row, inventories, there if known is not None else ()), problem
+
+    def _listed(self, row: int) -> dict[str, DeviceInventory]:
+        found = {}
+        for resource in self._ledger.columns:
+            inventory = self._ledger.listed(row, resource)
+            if inventory is not None:
+                found[resource] = inventory
+        return found
+
+
+def _emptied(inventory: DeviceInventory) -> DeviceInventory:
+    return DeviceInventory(inventory.ids, 0, inventory.topology)
+
+
 _NOTHING: Mapping[str, NodeDevices] = {}
+_NO_DEVICES = DeviceInventory((), 0, DeviceTopology((), ()))
