@@ -32,6 +32,9 @@ class NodePorts:
     name = "NodePorts"
     cured_by = Change.NODE_ADDED | Change.ROOM_FREED
 
+    def concerns(self, template: PodTemplate) -> bool:
+        return bool(template.host_ports)
+
     def capacity(
         self, state: CycleState, template: PodTemplate, view: RoomQueries, rows: Rows = EVERYWHERE
     ) -> IntArray | None:

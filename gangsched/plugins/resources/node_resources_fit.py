@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from operator import floordiv
 from typing import Annotated, Literal
 
 import msgspec
@@ -193,8 +194,7 @@ class NodeResourcesFit:
             total = self.capacity(state, template, view, np.array([row]))
             return None if total is None else total.item()
         free = view.free_on(template.columns, row)
-        most = [room // amount for room, amount in zip(free, template.amounts, strict=True)]
-        return max(0, min(most)) if most else None
+        return max(0, min(map(floordiv, free, template.amounts))) if free else None
 
     def together(self, templates: Sequence[PodTemplate], view: RoomQueries) -> IntArray | None:
         """Bounds by the least request of any of them, for each resource that all of them request."""
