@@ -123,7 +123,7 @@ class Cells:
             if devices is None or devices.inventory is None or len(listed) == MAX_RESOURCES:
                 continue
             listed.append(resource)
-            inventory, held, free = devices.inventory, devices.held, devices.free
+            inventory, free = devices.inventory, devices.free
             codes = [FREE] * min(len(inventory.ids), MAX_CELLS)
             if free.bit_count() < len(inventory.ids):
                 for i, device_id in enumerate(inventory.ids[:MAX_CELLS]):
@@ -132,7 +132,9 @@ class Cells:
                     if not inventory.healthy >> i & 1:
                         codes[i] = UNHEALTHY
                     else:
-                        codes[i] = self._holder(row, held[device_id]) if device_id in held else CLAIMED
+                        codes[i] = (
+                            self._holder(row, uids) if (uids := devices.holders(device_id)) else CLAIMED
+                        )
             yield resource, codes
         counted = [(name, i) for name, i in self._counted if name not in listed]
         for name, i in counted[:MAX_RESOURCES]:

@@ -17,18 +17,30 @@ NO_INVENTORY = -1
 
 
 class NodeDevices:
-    """One resource on one node. held: device ID -> UIDs of the pods that hold it (more than one: a fault).
+    """One resource on one node. held: device ID -> UID of the pod that holds it. also_held: device ID -> UIDs
+    of further pods that hold it, which is a fault: so few have any that no list is made for each device.
 
     claimed: device ID -> UID of the pod that gets it next. unknown: UIDs of pods that may hold some of these
     devices without known IDs. listed_twice: an ID that the node also lists under another resource. room: how
     many of its IDs fit one label.
     """
 
-    __slots__ = ("by_plan", "claimed", "free", "held", "inventory", "listed_twice", "room", "unknown")
+    __slots__ = (
+        "also_held",
+        "by_plan",
+        "claimed",
+        "free",
+        "held",
+        "inventory",
+        "listed_twice",
+        "room",
+        "unknown",
+    )
 
     def __init__(self) -> None:
         self.inventory: DeviceInventory | None = None
-        self.held: dict[str, tuple[str, ...]] = {}
+        self.held: dict[str, str] = {}
+        self.also_held: dict[str, tuple[str, ...]] = {}
         self.claimed: dict[str, str] = {}
         self.unknown: dict[str, None] = {}
         self.listed_twice = ""
@@ -51,6 +63,32 @@ class NodeDevices:
             return 0 if self.by_plan or not self.inventory.healthy else NO_INVENTORY
         return self.free.bit_count()
 
+    def holders(self, device_id: str) -> tuple[str, ...]:
+        """Returns the UIDs of the pods that hold the device, in the order in which they came."""
+        first = self.held.get(device_id)
+        return () if first is None else (first, *self.also_held.get(device_id, ()))
+
+    def hold(self, device_id: str, uid: str) -> None:
+        """Adds the pod to the device's holders."""
+        if device_id in self.held:
+            self.also_held[device_id] = (*self.also_held.get(device_id, ()), uid)
+        else:
+            self.held[device_id] = uid
+
+    def release(self, device_id: str, uid: str) -> bool:
+        """Removes the pod from the device's holders; returns whether nobody holds it now."""
+        if device_id not in self.also_held:
+            if self.held.get(device_id, uid) != uid:
+                return False
+            self.held.pop(device_id, None)
+            return True
+        self.held[device_id], *further = (one for one in self.holders(device_id) if one != uid)
+        if further:
+            self.also_held[device_id] = (*further,)
+        else:
+            del self.also_held[device_id]
+        return False
+
     def freed_by(self, ids: Iterable[str], gone: Container[str], lifted: Container[str]) -> int:
         """Bit mask of those of `ids` that would be free without the pods `gone` and `lifted` claims."""
         if self.inventory is None:
@@ -58,8 +96,7 @@ class NodeDevices:
         mask = 0
         for device_id in ids:
             index = self.inventory.index.get(device_id)
-            holders = self.held.get(device_id, ())
-            if index is None or not all(uid in gone for uid in holders):
+            if index is None or not all(uid in gone for uid in self.holders(device_id)):
                 continue
             if device_id not in self.claimed or self.claimed[device_id] in lifted:
                 mask |= 1 << index

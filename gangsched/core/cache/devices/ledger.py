@@ -218,13 +218,13 @@ class DeviceLedger:
         node = column.at.setdefault(row, NodeDevices())
         clashes = []
         for device_id in ids:
-            holders = node.held.get(device_id, ())
+            holders = node.holders(device_id)
             index = node.inventory.index.get(device_id) if node.inventory else None
             if uid in holders:
                 continue
             if holders:
                 clashes.append(device_id)
-            node.held[device_id] = (*holders, uid)
+            node.hold(device_id, uid)
             if index is not None:
                 node.free &= ~(1 << index)
         self._publish(resource, column, row, node)
@@ -241,15 +241,14 @@ class DeviceLedger:
             raise InvariantError(f"devices of {resource} promised on row {row}, which has no inventory")
         index, held, free = node.inventory.index, node.held, node.free
         for uid, ids in pods:
-            holder = (uid,)
             for device_id in ids:
                 bit = 1 << index[device_id] if device_id in index else 0
                 if not free & bit:
-                    holders = held.get(device_id, ())
+                    holders = node.holders(device_id)
                     raise InvariantError(
                         f"device {device_id} of {resource} promised to {uid}, held by {holders}"
                     )
-                held[device_id] = holder
+                held[device_id] = uid
                 free ^= bit
         node.free = free
         self._publish(resource, column, row, node)
@@ -262,12 +261,7 @@ class DeviceLedger:
             return False
         before = node.free
         for device_id in ids:
-            holders = node.held.get(device_id, ())
-            if holders != (uid,) and (others := tuple(holder for holder in holders if holder != uid)):
-                node.held[device_id] = others
-                continue
-            node.held.pop(device_id, None)
-            if device_id in node.claimed:
+            if not node.release(device_id, uid) or device_id in node.claimed:
                 continue
             index = node.inventory.index.get(device_id) if node.inventory else None
             if node.inventory is not None and index is not None and node.inventory.healthy >> index & 1:
@@ -337,19 +331,19 @@ class DeviceLedger:
     def holders(self, row: int, resource: str) -> Mapping[str, tuple[str, ...]]:
         """device ID -> UIDs."""
         node = self._node(row, resource)
-        return node.held if node else {}
+        return {device_id: node.holders(device_id) for device_id in node.held} if node else {}
 
     def recount(self, row: int, infos: Collection[PodInfo]) -> None:
         """Rebuilds the row's record of held devices from these pods."""
         for column in self.columns.values():
             node = column.at.get(row)
             if node is not None:
-                node.held = {}
+                node.held, node.also_held = {}, {}
         for info in infos:
             for resource, ids in info.ids.items():
                 node = self._column(resource).at.setdefault(row, NodeDevices())
                 for device_id in dict.fromkeys(ids):
-                    node.held[device_id] = (*node.held.get(device_id, ()), info.uid)
+                    node.hold(device_id, info.uid)
         for column in self.columns.values():
             node = column.at.get(row)
             if node is not None:
