@@ -41,14 +41,19 @@ class BindSender:
         is_fenced, effects = self._is_fenced, self._shared.effects
         of_gang = _annotations_of(group, key)
         move_binds(members, BindCause.SENDS)
+        template, n_resources = None, 0
         for info in members:
             info.bind_tries += 1
-            if len(info.ids) < len(info.template.device_resources):
+            if info.template is not template:
+                template = info.template
+                n_resources = len(template.device_resources)
+            if len(info.ids) < n_resources:
                 # From now on it may have some.
                 self._shared.cache.ledger.note_unknown_holders(info.row, (info,))
             if is_fenced:
                 info.sent_version = info.pod.metadata.resource_version
-            info.sent_queue = "" if book is None else book.started_in(info)
+            if book is not None:
+                info.sent_queue = book.started_in(info)
             binding = _binding(info, group, key, of_gang)
             info.allocated = binding.annotations.get(ALLOCATED_KEY)
             if in_labels and info.ids:
@@ -153,5 +158,4 @@ def _labelled(binding: BindPod, info: PodInfo) -> BindPod:
 
 
 def _natural_name(info: PodInfo) -> tuple[int, str]:
-    name = info.pod.metadata.name
-    return len(name), name
+    return len(name := info.pod.metadata.name), name

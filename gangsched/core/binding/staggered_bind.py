@@ -48,7 +48,7 @@ class StaggeredBind:
 
     def give_turns(self) -> None:
         """Checks whether held members may have their turn now, oldest groups first."""
-        for key in list(self._until_s):
+        for key in list(self._until_s) if self._until_s else ():
             group = self._shared.groups.get(key)
             held = _held(group) if group is not None else []
             if group is None or not held:

@@ -145,14 +145,6 @@ class Kept:
 
     # -- between turns -------------------------------------------------------------------------------------
 
-    def maintain(self) -> None:
-        """Drops claims whose groups have changed, and has those checked whose nodes have."""
-        self.claiming.maintain()
-
-    def announce(self) -> None:
-        """Announces what is no longer kept within limits."""
-        self.limits.announce()
-
     def advance(self) -> None:
         """Has the groups of claims that are due tried again."""
         self.claiming.advance()

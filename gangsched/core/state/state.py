@@ -351,7 +351,7 @@ class SharedState:
         if self.cache.index.changes:
             changes += self.cache.index.changes
             self.cache.index.changes.clear()
-        if self.claims is not None:
+        if self.claims is not None and self.claims.freed:
             changes += self.claims.take_freed()
         if changes:
             self.changes = []

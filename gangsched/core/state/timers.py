@@ -126,6 +126,9 @@ class Deadlines(Generic[K]):
     def __iter__(self) -> Iterator[K]:
         return iter(self._due_s)
 
+    def __len__(self) -> int:
+        return len(self._due_s)
+
     def due_s(self, key: K) -> float:
         """Returns NEVER_S for a key that is not here."""
         return self._due_s.get(key, NEVER_S)

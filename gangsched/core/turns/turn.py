@@ -23,6 +23,7 @@ from gangsched.core.turns import dirty
 from gangsched.core.turns.dirty import Mark, Watch
 from gangsched.core.turns.parts import SchedulerParts
 from gangsched.core.types.cluster_events import Change, ClusterChange
+from gangsched.core.types.group import Group
 
 # Limit on device clashes and on bad node reports that a follower keeps, to report once it leads.
 _MAX_PROBLEMS = 1000
@@ -156,14 +157,14 @@ LAST: tuple[Phase, ...] = (
         "drops those whose groups have changed, and has those checked whose nodes have",
         "claims, the nodes that have changed",
         (_CHANGES, _DEADLINES, _EFFECTS),
-        lambda on: on.attempts.kept.maintain,
+        lambda on: on.attempts.kept.claiming.maintain,
     ),
     Phase(
         "limits",
         "announces what is no longer kept for groups that a limit keeps out",
         "groups that a limit keeps out, claims",
         (_CHANGES,),
-        lambda on: on.attempts.kept.announce,
+        lambda on: on.attempts.kept.limits.announce,
     ),
     Phase(
         "borrowing",
@@ -194,16 +195,16 @@ PHASES = (*FIRST, *OF_GROUPS, *LAST)
 
 
 class Bound(NamedTuple):
-    """The phases of one scheduler. first, last: their work; of_groups: asked for it in each round."""
+    """The phases of one scheduler: their work; of groups with what is asked before each round."""
 
     first: tuple[Callable[[], Any], ...]
-    of_groups: tuple[Phase, ...]
+    of_groups: tuple[tuple[Callable[[Group], Any], Callable[[SchedulerParts], bool] | None], ...]
     last: tuple[Callable[[], Any], ...]
 
 
 def bound(scheduler: SchedulerParts) -> Bound:
     """Returns the phases as the scheduler runs them."""
-    return Bound(_works(FIRST, scheduler), OF_GROUPS, _works(LAST, scheduler))
+    return _bound(FIRST, OF_GROUPS, LAST, scheduler)
 
 
 def bound_and_checked(scheduler: SchedulerParts, watch: Watch, phases: Iterable[Phase]) -> Bound:
@@ -213,7 +214,15 @@ def bound_and_checked(scheduler: SchedulerParts, watch: Watch, phases: Iterable[
     """
     by_name = {one.name: _watched(one, watch) for one in phases}
     first, of_groups, last = ([by_name[one.name] for one in some] for some in (FIRST, OF_GROUPS, LAST))
-    return Bound(_works(first, scheduler), tuple(of_groups), (*_works(last, scheduler), watch.all_taken))
+    checked = _bound(first, of_groups, last, scheduler)
+    return checked._replace(last=(*checked.last, watch.all_taken))
+
+
+def _bound(
+    first: Iterable[Phase], of_groups: Iterable[Phase], last: Iterable[Phase], scheduler: SchedulerParts
+) -> Bound:
+    asked = tuple((one.do(scheduler), one.only_if) for one in of_groups)
+    return Bound(_works(first, scheduler), asked, _works(last, scheduler))
 
 
 def _works(phases: Iterable[Phase], scheduler: SchedulerParts) -> tuple[Callable[[], Any], ...]:

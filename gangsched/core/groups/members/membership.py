@@ -112,14 +112,16 @@ class Membership:
 
     def move_late(self) -> None:
         """Once a turn: puts pods into the groups that they name now, once it is known where they are."""
-        for info in self.late_moves.take_settled():
-            self._regroup_late(info)
+        if self.late_moves.uids:
+            for info in self.late_moves.take_settled():
+                self._regroup_late(info)
 
     def ask_pre_enqueue_again(self) -> None:
         """Once a turn: calls PreEnqueue again for pods that a change may have cured, and plugins at the
         edge."""
-        for uid in self.pre_enqueue.take_cured():
-            self.ask_pre_enqueue(uid)
+        if self._shared.enqueue_waits.again:
+            for uid in self.pre_enqueue.take_cured():
+                self.ask_pre_enqueue(uid)
         self.pre_enqueue.call_plugins()
 
     def pre_enqueue_answered(self, call: HookCall, event: HookAnswered) -> None:
@@ -271,7 +273,7 @@ class Membership:
             key = lone_key(pod)
             info.stated, info.role = stated_by(key, pod), role_of(key, pod)
         group = self._joined
-        if group is None or group.key != key:
+        if group is None or (group.key is not key and group.key != key):
             group = shared.groups.get(key)
             if group is None:
                 group = shared.groups[key] = Group(key, pod.spec.scheduler_name, now_s=shared.now_s)

@@ -205,7 +205,7 @@ class PreEnqueue:
     def take_cured(self) -> Iterator[str]:
         """Takes out and yields the UIDs of pods that a change may have cured."""
         again = self._waits.again
-        for uid in tuple(islice(again, MAX_A_TURN)) if again else ():
+        for uid in tuple(islice(again, MAX_A_TURN)):
             del again[uid]
             asked = self._asked.get(uid)
             if asked is not None:
