@@ -64,12 +64,17 @@ class Starts:
     def __init__(self) -> None:
         self._sent: set[str] = set()
         """UIDs of pods whose bind was sent, while they are reserved: it may be sent again."""
+        self._sent_for: dict[str, str] = {}
+        """UID -> gang of the last bind sent for the pod. A pod that is edited meanwhile names another, and
+        moves there only once the bind is answered."""
 
     def check(self, scheduler: Scheduler, effects: Iterable[ef.Effect], received: Received) -> Iterator[str]:
         """Called before the effects are sent."""
         binds = [bind for effect in effects if (bind := as_bind(effect)) is not None]
         sent = [received.pods[bind.uid] for bind in binds if bind.uid in received.pods]
         new = [pod for pod in sent if pod.metadata.uid not in self._sent]
+        had = dict(self._sent_for)
+        self._sent_for |= {bind.uid: bind.group for bind in binds}
         starting: dict[Gang, Pod] = {}
         for pod in new:
             if (gang := gang_of(pod)) is not None and gang.dialect != _ALONE:
@@ -89,16 +94,18 @@ class Starts:
             if gang not in starting:
                 continue
             yield from _share_a_rank(gang, pods, ranks, received)
-            if not any(self._is_bound(pod, received) for pod in pods):
+            has_begun = any(self._is_bound(pod, received) for pod in pods)
+            if not has_begun and not self._begun_by_edited(gang, had, received):
                 yield from _starts_short(gang, pods, reserved, received)
         self._sent |= {pod.metadata.uid for pod in sent}
 
     def at_rest(
         self, scheduler: Scheduler, received: Received, excuses: Callable[[Group], bool]
     ) -> Iterator[str]:
-        """43, at rest: no gang holds reservations and waits while all of its set exist and none of them is
-        refused."""
+        """sets-start-together, at rest: no gang holds reservations and waits while all of its set exist and
+        none of them is refused."""
         self._sent.clear()  # nothing is on its way
+        self._sent_for = {uid: name for uid, name in self._sent_for.items() if uid in received.pods}
         known = self._known_gangs(_members(scheduler, received), reserved_by(scheduler), received)
         groups = {_gang(group): group for group in scheduler.shared.groups.values()}
         for gang, group in groups.items():
@@ -124,6 +131,11 @@ class Starts:
         unread = {str(gang) for gang, n in needed.items() if n is None}
         return _KnownGangs(members, lists, needed, unread, reserved, begun)
 
+    def _begun_by_edited(self, gang: Gang, sent_for: Mapping[str, str], received: Received) -> bool:
+        """Whether a pod that was sent for the gang, and names another by now, is bound or about to be."""
+        sent = (received.pods.get(uid) for uid, name in sent_for.items() if name == str(gang))
+        return any(pod is not None and self._is_bound(pod, received) for pod in sent)
+
     def _is_bound(self, pod: Pod, received: Received) -> bool:
         """Whether it runs, has succeeded, or is about to run; replacements of failed pods must start together
         again."""
@@ -145,7 +157,7 @@ def _gang(group: Group) -> Gang:
 def _share_a_rank(
     gang: Gang, pods: Sequence[Pod], ranks: Mapping[str, str | None], received: Received
 ) -> Iterator[str]:
-    """46. ranks: of the pods that are being bound, by UID."""
+    """ranks-unique. ranks: of the pods that are being bound, by UID."""
     has: dict[str | None, str] = {}
     for pod in (pod for pod in pods if pod.metadata.uid not in ranks and not _goes(pod)):
         if (claim := received.claim_of(pod.metadata.uid)) is not None:
