@@ -46,7 +46,3 @@ def reconfigured(c: Cluster, ours: str) -> Cluster:
 
 def pods(namespace: str, *names: str, gpus: int = 1, **more: Any) -> list[Pod]:
     return [make_pod(name, namespace=namespace, gpus=gpus, **more) for name in names]
-
-
-def started(c: Cluster) -> list[str]:
-    return [pod.metadata.name for pod in c.pods.values() if pod.spec.node_name]

@@ -12,9 +12,8 @@ from gangsched.model.objects import CustomObject, Pod
 from gangsched.model.pod_group import COSCHEDULING_LABEL
 from gangsched.model.walltime import WALLTIME_KEY
 from tests.core.queued import pods, queued, reconfigured
-from tests.core.test_claims import lone
 from tests.core.test_kept_now import walled
-from tests.support.scenario import Cluster, gang
+from tests.support.scenario import Cluster, gang, lone
 
 _HARD = "queueing: {bound: {groups: auto, mode: hard}}"
 _ALL = "queues: [{name: all, order: shortest, namespaces: [d]}]"

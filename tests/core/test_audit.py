@@ -55,11 +55,6 @@ def reported(c: Cluster, pods: dict[str, list[int]], ended: dict[str, list[int]]
     c.node(replace(node, metadata=replace(node.metadata, annotations=own)))
 
 
-def numbers(c: Cluster, name: str) -> list[int]:
-    """By the pod's annotation."""
-    return sorted(int(device_id.rpartition("-")[2]) for device_id in c.ids(name))
-
-
 def booked(c: Cluster, name: str) -> list[int]:
     """By the scheduler's books."""
     info = c.pod_info(name)
@@ -89,7 +84,7 @@ def mismatches(c: Cluster) -> list[str]:
 def test_what_kubelet_gave_as_planned_changes_nothing() -> None:
     c = audited().submit(gang("a", pods=2, gpus=2)).run().clear()
     given(c, a_0=[0, 1], a_1=[2, 3])
-    assert (numbers(c, "a-0"), numbers(c, "a-1")) == ([0, 1], [2, 3])
+    assert (c.numbers("a-0"), c.numbers("a-1")) == ([0, 1], [2, 3])
     assert not c.effects
     assert not any(drift(c).values())
 
@@ -97,11 +92,11 @@ def test_what_kubelet_gave_as_planned_changes_nothing() -> None:
 def test_two_pods_that_kubelet_swapped_are_swapped_in_the_books_and_in_writing() -> None:
     c = audited().submit(gang("a", pods=2, gpus=2)).run().clear()
     given(c, a_0=[2, 3], a_1=[0, 1])
-    assert (numbers(c, "a-0"), numbers(c, "a-1")) == ([0, 1], [2, 3]), "written in its time"
+    assert (c.numbers("a-0"), c.numbers("a-1")) == ([0, 1], [2, 3]), "written in its time"
     assert (booked(c, "a-0"), booked(c, "a-1")) == ([2, 3], [0, 1])
     assert drift(c)["kubelet"] == 2
     c.wait(1.0)
-    assert (numbers(c, "a-0"), numbers(c, "a-1")) == ([2, 3], [0, 1])
+    assert (c.numbers("a-0"), c.numbers("a-1")) == ([2, 3], [0, 1])
     assert (c.pod("a-0").metadata.annotations or {})[VISIBLE_KEY] == "GPU-n0-2,GPU-n0-3"
     assert not any(drift(c).values())
     assert (
@@ -121,11 +116,11 @@ def test_a_restart_in_the_middle_of_a_swap_ends_in_the_truth() -> None:
     own = {**(c.pod("a-0").metadata.annotations or {})}
     own |= {ALLOCATED_KEY: '{"main":{"nvidia.com/gpu":["GPU-n0-2","GPU-n0-3"]}}'}
     c.store(c.pod("a-0"), metadata=replace(c.pod("a-0").metadata, annotations=own))
-    assert numbers(c, "a-0") == numbers(c, "a-1")
+    assert c.numbers("a-0") == c.numbers("a-1")
     c.patches = "ok"
     c.restart()
     c.wait(1.0)
-    assert (numbers(c, "a-0"), numbers(c, "a-1")) == ([2, 3], [0, 1])
+    assert (c.numbers("a-0"), c.numbers("a-1")) == ([2, 3], [0, 1])
     assert not any(drift(c).values())
 
 
@@ -137,7 +132,7 @@ def test_a_pod_that_ended_with_anothers_devices_comes_to_say_what_it_had() -> No
     c.phase("a-0", "Succeeded").clear()
     reported(c, {"a_1": [0, 1]}, {"a_0": [2, 3]})
     c.wait(1.0)
-    assert (numbers(c, "a-0"), numbers(c, "a-1")) == ([2, 3], [0, 1])
+    assert (c.numbers("a-0"), c.numbers("a-1")) == ([2, 3], [0, 1])
     assert (booked(c, "a-0"), booked(c, "a-1")) == ([], [0, 1])
     said = [one for one in mismatches(c) if "it has ended" in one]
     assert said == [
@@ -156,10 +151,10 @@ def test_an_ended_pods_devices_may_belong_to_another_pod_when_it_is_reported() -
     c.phase("a-0", "Succeeded")
     reported(c, {"a_1": [0, 1]}, {"a_0": [2, 3]})
     c.wait(1.0).submit(make_pod("x", gpus=2)).run()
-    assert numbers(c, "x") == [2, 3]
+    assert c.numbers("x") == [2, 3]
     reported(c, {"a_1": [0, 1], "x": [2, 3]}, {"a_0": [2, 3]})
     c.wait(60.0)
-    assert (numbers(c, "a-0"), booked(c, "x")) == ([2, 3], [2, 3])
+    assert (c.numbers("a-0"), booked(c, "x")) == ([2, 3], [2, 3])
 
 
 def test_the_nodes_word_of_an_ended_pod_may_come_before_the_api_servers() -> None:
@@ -167,7 +162,7 @@ def test_the_nodes_word_of_an_ended_pod_may_come_before_the_api_servers() -> Non
     reported(c, {"a_1": [0, 1]}, {"a_0": [2, 3]})
     c.wait(1.5)
     c.phase("a-0", "Succeeded").wait(3.0)
-    assert (numbers(c, "a-0"), numbers(c, "a-1")) == ([2, 3], [0, 1])
+    assert (c.numbers("a-0"), c.numbers("a-1")) == ([2, 3], [0, 1])
 
 
 def test_a_refused_patch_of_an_ended_pod_is_asked_again() -> None:
@@ -176,14 +171,14 @@ def test_a_refused_patch_of_an_ended_pod_is_asked_again() -> None:
     c.patches = "0"
     reported(c, {"a_1": [0, 1]}, {"a_0": [2, 3]})
     c.wait(10.0)
-    assert numbers(c, "a-0") == [0, 1]
+    assert c.numbers("a-0") == [0, 1]
     n_asked = len(c.all(ef.PatchPod))
     assert 2 <= n_asked < 30
     reported(c, {}, {"a_0": [2, 3]})
     assert len([one for one in mismatches(c) if "it has ended" in one]) == 1, "it is told once"
     c.patches = "ok"
     c.wait(35.0)
-    assert numbers(c, "a-0") == [2, 3]
+    assert c.numbers("a-0") == [2, 3]
 
 
 def test_without_the_right_to_patch_it_is_seldom_asked_for_an_ended_pod() -> None:
@@ -195,7 +190,7 @@ def test_without_the_right_to_patch_it_is_seldom_asked_for_an_ended_pod() -> Non
     assert len([patch for patch in c.all(ef.PatchPod) if patch.name == "a-0"]) == 1
     c.patches = "ok"
     c.wait(60.0)
-    assert numbers(c, "a-0") == [2, 3]
+    assert c.numbers("a-0") == [2, 3]
 
 
 def test_a_node_that_is_gone_in_the_turn_of_its_report_is_not_compared() -> None:
@@ -216,7 +211,7 @@ def test_a_scheduler_that_starts_finds_what_is_left_to_say_of_ended_pods() -> No
     reported(c, {"a_1": [0, 1]}, {"a_0": [2, 3]})
     c.patches = "ok"
     c.restart().wait(1.0)
-    assert (numbers(c, "a-0"), numbers(c, "a-1")) == ([2, 3], [0, 1])
+    assert (c.numbers("a-0"), c.numbers("a-1")) == ([2, 3], [0, 1])
 
 
 def test_an_ended_pod_is_left_alone_where_annotations_are_not_repaired() -> None:
@@ -224,7 +219,7 @@ def test_an_ended_pod_is_left_alone_where_annotations_are_not_repaired() -> None
     c.phase("a-0", "Succeeded").clear()
     reported(c, {"a_1": [0, 1]}, {"a_0": [2, 3]})
     c.wait(60.0)
-    assert numbers(c, "a-0") == [0, 1]
+    assert c.numbers("a-0") == [0, 1]
     assert not c.all(ef.PatchPod)
     c.delete("a-0").wait(60.0)
 
@@ -256,7 +251,7 @@ def test_devices_that_kubelet_gave_are_not_promised_again() -> None:
     c = audited(gpus=4).submit(make_pod("x", gpus=2)).run()
     given(c, x=[2, 3])
     c.wait(1.0).submit(make_pod("y", gpus=2)).run()
-    assert numbers(c, "y") == [0, 1]
+    assert c.numbers("y") == [0, 1]
 
 
 def test_the_report_may_come_before_the_answer_to_the_bind() -> None:
@@ -267,7 +262,7 @@ def test_the_report_may_come_before_the_answer_to_the_bind() -> None:
     given(c, x=[5])
     pod = c.commit(bind)
     c.tell(ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(pod)).wait(1.0)
-    assert (numbers(c, "x"), booked(c, "x")) == ([5], [5])
+    assert (c.numbers("x"), booked(c, "x")) == ([5], [5])
 
 
 def test_what_another_schedulers_pod_got_is_known_from_kubelet() -> None:
@@ -276,7 +271,7 @@ def test_what_another_schedulers_pod_got_is_known_from_kubelet() -> None:
     c.update(replace(stranger, spec=replace(stranger.spec, node_name="n0")))
     given(c, s=[0])
     c.submit(make_pod("x", gpus=1)).run()
-    assert numbers(c, "x") == [1]
+    assert c.numbers("x") == [1]
     assert not c.all(ef.PatchPod), "and it is not ours to write to"
 
 
@@ -284,11 +279,11 @@ def test_two_pods_swap_plans_when_kubelet_gives_one_the_others_devices() -> None
     """y is not admitted yet; kubelet gave what was planned for it to x."""
     c = audited(gpus=4).submit(make_pod("x", gpus=2)).run()
     c.submit(make_pod("y", gpus=2)).run()
-    assert (numbers(c, "x"), numbers(c, "y")) == ([0, 1], [2, 3])
+    assert (c.numbers("x"), c.numbers("y")) == ([0, 1], [2, 3])
     given(c, x=[2, 3])
     assert (booked(c, "x"), booked(c, "y")) == ([2, 3], [0, 1])
     c.wait(1.0)
-    assert (numbers(c, "x"), numbers(c, "y")) == ([2, 3], [0, 1])
+    assert (c.numbers("x"), c.numbers("y")) == ([2, 3], [0, 1])
     given(c, x=[2, 3], y=[0, 1])
     assert not any(drift(c).values())
 
@@ -298,11 +293,11 @@ def test_in_exchange_a_pod_gets_what_nobody_has_been_given_and_gives_up_what_it_
     c = audited(gpus=3)
     for name in "xyz":
         c.submit(make_pod(name, gpus=1)).run()
-    assert [numbers(c, name) for name in "xyz"] == [[2], [0], [1]]
+    assert [c.numbers(name) for name in "xyz"] == [[2], [0], [1]]
     given(c, x=[0], z=[2])
     assert [booked(c, name) for name in "xyz"] == [[0], [1], [2]]
     c.wait(1.0).delete("x").run().submit(make_pod("next", gpus=1)).run()
-    assert numbers(c, "next") == [0]
+    assert c.numbers("next") == [0]
 
 
 def test_an_exchange_while_the_bind_is_on_the_way_is_written_when_it_is_there() -> None:
@@ -313,7 +308,7 @@ def test_an_exchange_while_the_bind_is_on_the_way_is_written_when_it_is_there() 
     [bind] = c.held_binds
     c.tell(ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(c.commit(bind)))
     c.wait(1.0)
-    assert (numbers(c, "y"), booked(c, "y")) == ([0, 1], [0, 1])
+    assert (c.numbers("y"), booked(c, "y")) == ([0, 1], [0, 1])
     assert not any(drift(c).values())
 
 
@@ -321,7 +316,7 @@ def test_a_device_given_to_another_has_one_holder_also_if_none_is_left_in_exchan
     """What x was planned to have has become unhealthy meanwhile."""
     c = audited(on_mismatch="evict", gpus=2).submit(make_pod("x", gpus=1)).run()
     c.submit(make_pod("y", gpus=1)).run()
-    assert (numbers(c, "x"), numbers(c, "y")) == ([0], [1])
+    assert (c.numbers("x"), c.numbers("y")) == ([0], [1])
     sick = inventory("n0", 2, unhealthy=[0])
     c.node(make_node("n0", gpus=2, annotations={INVENTORY_KEY: sick}))
     given(c, x=[1])
@@ -360,12 +355,12 @@ def test_a_pod_whose_devices_kubelet_has_given_on_keeps_its_annotation() -> None
     c.submit(make_pod("y", gpus=1)).run()
     given(c, y=[0])
     c.wait(1.0)
-    assert (numbers(c, "x"), numbers(c, "y")) == ([0, 1], [0]), "x had it, y has it"
+    assert (c.numbers("x"), c.numbers("y")) == ([0, 1], [0]), "x had it, y has it"
     assert booked(c, "x") == [1]
     assert sorted(pod.metadata.name for pod in c.pods.values()) == ["x", "y"], "nobody is evicted"
     assert not any(drift(c).values())
     c.submit(make_pod("z", gpus=1)).run()
-    assert numbers(c, "z") == [2]
+    assert c.numbers("z") == [2]
     c.delete("y")
     devices = c.ledger().columns[GPU]
     assert devices.at[0].held.keys() == {"GPU-n0-1", "GPU-n0-2"}, "nobody has it any more"
@@ -411,14 +406,14 @@ def test_what_a_pod_that_cannot_use_its_devices_has_is_written_also_after_a_conf
     assert drift(c) == {"edited": 0, "kubelet": 0, "unusable": 1}, "it counts once"
     c.patches = "ok"
     c.wait(60.0)
-    assert numbers(c, "x") == [1, 2]
+    assert c.numbers("x") == [1, 2]
     assert drift(c)["unusable"] == 1, "that does not change with what is written"
     c.clear().five_more_turns_change_nothing()
 
 
 def test_an_edit_does_not_save_a_pod_that_cannot_use_its_devices_from_its_eviction() -> None:
     c = unlinked(on_mismatch="evict", evictions="429")
-    assert numbers(c, "x") == [1, 2]
+    assert c.numbers("x") == [1, 2]
     assert len(c.all(ef.EvictPod)) == 1
     edit(c, "x", visible="GPU-n0-7")
     c.wait(1.0)
@@ -443,7 +438,7 @@ def test_a_pod_that_got_devices_that_it_can_use_after_all_is_not_evicted() -> No
     c = unlinked(on_mismatch="evict", evictions="429")
     given(c, x=[2, 3])
     c.clear().wait(100.0)
-    assert numbers(c, "x") == [2, 3]
+    assert c.numbers("x") == [2, 3]
     assert not any(drift(c).values())
     assert not c.all(ef.EvictPod)
 
@@ -626,5 +621,5 @@ def test_devices_that_are_taken_away_before_the_watch_shows_the_bind_are_still_t
         c.tell(ev.BindUnknown(bind.uid, bind.attempt, "timed out")).read("a-0")
     c.answer = lambda bind: "ok"
     c.submit(make_pod("next", gpus=4)).wait(5.0).run()
-    assert numbers(c, "a-0") == [0, 1, 2, 3], "written again"
-    assert numbers(c, "next") == [4, 5, 6, 7]
+    assert c.numbers("a-0") == [0, 1, 2, 3], "written again"
+    assert c.numbers("next") == [4, 5, 6, 7]

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from gangsched.lab.sim.objects import make_pod
-from tests.core.queued import queued, reconfigured, started
+from tests.core.queued import queued, reconfigured
 from tests.support.scenario import Cluster, gang
 
 OFF = "queueing: {bound: {mode: off}}"
@@ -31,7 +31,7 @@ def n_that_start_first(c: Cluster, name: str, run_s: float, most: int) -> int:
             c.submit(make_pod(f"later-{serial}"))
             serial += 1
         c.run()
-        new = [one for one in started(c) if one not in seen and not one.startswith(name)]
+        new = [one for one in c.bound() if one not in seen and not one.startswith(name)]
         seen.update(new)
         ends = sorted([*ends, *((c.now_s + run_s * rng.uniform(0.5, 1.5), one) for one in new)])
         at_s, gone = ends.pop(0) if ends else (c.now_s + 1.0, "")
@@ -68,7 +68,7 @@ def test_lone_pods_start_where_and_when_they_would_without_it() -> None:
         rng, c = random.Random(7), queued(f"ties: roundRobin\n{ours}", nodes=3)
         for k in range(120):
             c.submit(make_pod(f"p{k}", gpus=rng.choice([1, 2, 4, 8]), priority=rng.choice([0, 0, 5]))).run()
-            there = [one for one in started(c) if rng.random() < 0.1]
+            there = [one for one in c.bound() if rng.random() < 0.1]
             c.delete(*there).run().wait(rng.uniform(0.0, 5.0))
         placed.append({pod.metadata.name: pod.spec.node_name for pod in c.pods.values()})
         if not ours:

@@ -31,8 +31,8 @@ from gangsched.model.objects import (
 from gangsched.model.pod_group import GROUPS_KEY
 from gangsched.model.stated.topology import TOPOLOGY_KEY
 from gangsched.model.walltime import WALLTIME_KEY
-from tests.core.test_claims import bounded, lone
-from tests.support.scenario import Cluster, cluster, gang, with_annotations
+from tests.core.test_claims import bounded
+from tests.support.scenario import Cluster, cluster, gang, lone, with_annotations
 
 BEGAN_S = 1.0
 IN_A_RACK = {TOPOLOGY_KEY: f"required: {RACK}"}

@@ -9,7 +9,7 @@ from gangsched.core.types.claim import StartClaim
 from gangsched.lab.sim.objects import STRANGER, make_node
 from gangsched.model.objects import Pod
 from gangsched.model.walltime import WALLTIME_KEY
-from tests.core.queued import pods, queued, reconfigured, started
+from tests.core.queued import pods, queued, reconfigured
 from tests.support.scenario import Cluster, gang, with_annotations
 
 OURS = """
@@ -42,41 +42,37 @@ def claim(c: Cluster) -> StartClaim:
     return found
 
 
-def why(c: Cluster, name: str) -> str:
-    return c.group(name).message
-
-
 def test_of_its_queue_only_who_ends_before_a_promised_start_uses_its_limit() -> None:
     c = promised()
     c.submit(lasting("2h", pods("a", "long", gpus=2))).run()
-    assert why(c, "long").startswith(
+    assert c.why("long").startswith(
         "Fairness: queue a: 0 of 16 nvidia.com/gpu used, 16 kept for groups that are promised room or have"
         " been passed as often as allowed, needs 2"
     )
     c.submit(lasting("500s", pods("a", "short", gpus=2)), lasting("2h", pods("b", "other"))).run()
-    assert {"short", "other"} <= {*started(c)}
+    assert {"short", "other"} <= {*c.bound()}
     c.wait(500.0).delete("short").run().wait(100.0).delete("holds").run()
-    assert {"large-0", "large-1"} <= {*started(c)}
+    assert {"large-0", "large-1"} <= {*c.bound()}
     assert c.claims().promises == {KEPT: 1}
-    assert "long" not in started(c)
+    assert "long" not in c.bound()
     c.delete("large-0", "large-1").run().wait(5.0)
-    assert "long" in started(c)
+    assert "long" in c.bound()
 
 
 def test_nothing_is_kept_once_the_claim_is_gone() -> None:
     c = promised()
     c.submit(lasting("2h", pods("a", "long", gpus=2))).run()
-    assert "long" not in started(c)
+    assert "long" not in c.bound()
     c.delete("large-0", "large-1").run().wait(5.0)
-    assert "long" in started(c)
+    assert "long" in c.bound()
 
 
 def test_what_pods_of_the_queue_hold_that_end_before_is_not_kept_twice() -> None:
     c = promised(holder="a", limit=26)
     c.submit(lasting("2h", pods("a", "fits", gpus=3))).run()
-    assert "fits" in started(c), "8 used, which end before, 8 more kept, 3 of the 10 that are left"
+    assert "fits" in c.bound(), "8 used, which end before, 8 more kept, 3 of the 10 that are left"
     c.node(make_node("more", gpus=8)).submit(lasting("2h", pods("a", "long", gpus=8))).run()
-    assert why(c, "long").startswith("Fairness: queue a: 11 of 26 nvidia.com/gpu used, 8 kept for")
+    assert c.why("long").startswith("Fairness: queue a: 11 of 26 nvidia.com/gpu used, 8 kept for")
 
 
 def test_what_ends_before_two_promised_starts_is_there_for_one_of_them_only() -> None:
@@ -95,16 +91,16 @@ def test_what_ends_before_two_promised_starts_is_there_for_one_of_them_only() ->
     c.node(make_node("third", gpus=8, cpu=1))
     c.submit(lasting("2h", pods("a", "third-0", "third-1", gpus=4, cpu="100m"))).run()
     c.wait(599.0).delete("holds-a", "holds-b").run().wait(5.0)
-    assert {"one-0", "one-1", "two-0", "two-1"} <= {*started(c)}
+    assert {"one-0", "one-1", "two-0", "two-1"} <= {*c.bound()}
     assert c.claims().promises == {KEPT: 2}
 
 
 def test_a_second_claim_that_would_need_the_same_limit_is_not_made() -> None:
     c = promised()
     c.submit(lasting("2h", gang("next", pods=2, gpus=4, namespace="a"))).run()
-    assert "8 nvidia.com/gpu" in why(c, "next") or "16 kept" in why(c, "next")
+    assert "8 nvidia.com/gpu" in c.why("next") or "16 kept" in c.why("next")
     c.submit(lasting("500s", pods("b", "fills", gpus=8))).run()
-    assert "fills" in started(c)
+    assert "fills" in c.bound()
     assert claim(c).unit[0].key.name == "large"
 
 
@@ -125,13 +121,13 @@ def test_who_is_promised_a_start_does_not_wait_for_a_group_that_has_to_leave_it_
     assert kept_out is not None
     assert kept_out.is_at_bound
     c.delete("s0", "s1").run().wait(2.0)
-    assert "wide-0" not in started(c)
+    assert "wide-0" not in c.bound()
     c.wait(590.0).delete("holds").run().wait(2.0)
-    assert {"large-0", "large-1"} <= {*started(c)}, why(c, "large")
+    assert {"large-0", "large-1"} <= {*c.bound()}, c.why("large")
     assert c.claims().promises == {KEPT: 1}
     # The other queue's pod has its turn first, by shares, and the wide gang needs its node, too.
     c.delete("passes", "large-0", "large-1").run().wait(2.0)
-    assert {f"wide-{k}" for k in range(9)} <= {*started(c)}, why(c, "wide")
+    assert {f"wide-{k}" for k in range(9)} <= {*c.bound()}, c.why("wide")
 
 
 def test_a_claim_ends_that_is_late_as_its_queue_is_at_its_limit() -> None:
@@ -140,22 +136,22 @@ def test_a_claim_ends_that_is_late_as_its_queue_is_at_its_limit() -> None:
     [theirs] = pods("a", "theirs", gpus=4, scheduler=STRANGER)
     c.submit(replace(theirs, spec=replace(theirs.spec, node_name="half"))).run()
     c.wait(600.0).delete("holds").run().wait(5.0)
-    assert "Fairness: queue a: 4 of 16 nvidia.com/gpu used, needs 16" in why(c, "large")
+    assert "Fairness: queue a: 4 of 16 nvidia.com/gpu used, needs 16" in c.why("large")
     assert claim(c).start_s == 601.0
-    assert "passes" not in started(c)
+    assert "passes" not in c.bound()
     c.wait(120.0)
     assert c.claims().all == []
-    assert "passes" in started(c)
+    assert "passes" in c.bound()
     c.delete("theirs", "passes").run().wait(5.0)
-    assert {"large-0", "large-1"} <= {*started(c)}
+    assert {"large-0", "large-1"} <= {*c.bound()}
 
 
 def test_a_claim_ends_at_once_when_its_gang_needs_more_than_a_new_limit() -> None:
     c = promised()
-    assert "passes" not in started(c)
+    assert "passes" not in c.bound()
     reconfigured(c, OURS.replace("LIMIT", "8")).run().wait(2.0)
-    assert why(c, "large") == (
+    assert c.why("large") == (
         "Fairness: queue a: needs 16 nvidia.com/gpu, more than its limit of 8: it never starts"
     )
     assert not c.claims().all
-    assert "passes" in started(c)
+    assert "passes" in c.bound()

@@ -31,17 +31,12 @@ from gangsched.model.objects import (
 from gangsched.model.walltime import WALLTIME_KEY
 from tests.core.plugins import AsyncPermitter, with_plugins
 from tests.core.queued import queued, reconfigured
-from tests.support.scenario import Cluster, cluster, gang, with_annotations
+from tests.support.scenario import Cluster, cluster, gang, lone, with_annotations
 
 
 def bounded(*, nodes: int = 2, gpus: int = 8, bound: int | None = 3, **more: Any) -> Cluster:
     settings = Settings(queueing=QueueingSettings(bound, mode="hard"), **more)
     return cluster(nodes=nodes, gpus=gpus, settings=settings)
-
-
-def lone(name: str, gpus: int, walltime: str = "", **more: Any) -> list[Any]:
-    pod = make_pod(name, gpus=gpus, **more)
-    return with_annotations([pod], {WALLTIME_KEY: walltime}) if walltime else [pod]
 
 
 def stream(c: Cluster, n: int, gpus: int, *, walltime: str = "", every_s: float = 1.0, lasts: int = 1) -> int:
@@ -599,20 +594,12 @@ def overrunning(on_overrun: str = "yield", default_s: float | None = None, **mor
     return c.submit(lone("passes", 8, "2h")).run()
 
 
-def told(c: Cluster) -> str:
-    return "\n".join(one.message for one in c.all(ef.RecordEvent))
-
-
-def evicted(c: Cluster) -> list[str]:
-    return [one.name for one in c.all(ef.EvictPod)]
-
-
 def test_who_runs_past_its_walltime_is_evicted_for_the_claim_that_waits() -> None:
     c = overrunning().wait(625.0)
-    assert evicted(c) == []
+    assert c.evicted() == []
     c.wait(20.0)
-    assert evicted(c) == ["holds"]
-    assert "Preempted by gang d/large on node" in told(c)
+    assert c.evicted() == ["holds"]
+    assert "Preempted by gang d/large on node" in "\n".join(c.told())
     c.run().wait(2.0)
     assert c.placed("large", on=2)
     assert c.claims().promises == {KEPT: 1}
@@ -622,12 +609,12 @@ def test_an_eviction_for_a_claim_is_not_asked_again_once_overrunners_need_not_yi
     c = overrunning()
     c.evictions = "silent"
     c.wait(645.0)
-    n = len(evicted(c))
+    n = len(c.evicted())
     assert c.state("large") == "waiting"
     own = QueueingSettings(1, mode="hard")
     c.reconfigure(Settings(queueing=own))
     c.wait(600.0)
-    assert len(evicted(c)) == n
+    assert len(c.evicted()) == n
     assert not c.placed("large")
 
 
@@ -635,7 +622,7 @@ def test_a_start_that_waits_long_for_who_is_evicted_was_made_late_by_who_ran_on(
     c = overrunning()
     c.evictions = "slow"
     c.wait(645.0)
-    assert evicted(c) == ["holds"]
+    assert c.evicted() == ["holds"]
     c.wait(20.0)
     c.delete("holds").run().wait(10.0)
     assert c.placed("large", on=2)
@@ -653,18 +640,18 @@ def test_a_promise_to_a_gang_that_is_deleted_is_neither_kept_nor_late() -> None:
 def test_nobody_is_evicted_for_its_walltime_unless_it_is_asked_for() -> None:
     for c in (overrunning("none"), overrunning(allow_eviction=False)):
         c.wait(3600.0)
-        assert evicted(c) == []
+        assert c.evicted() == []
         assert not c.placed("large")
 
 
 def test_nobody_is_evicted_where_no_claim_waits_for_it_or_it_would_not_help() -> None:
     c = overrunning()
     c.delete("large-0", "large-1").run().wait(3600.0)
-    assert evicted(c) == []
+    assert c.evicted() == []
     c = overrunning()
     c.submit(lone("urgent", 8, "9000s", priority=10)).run().wait(3600.0)
     assert c.pod("urgent").spec.node_name
-    assert evicted(c) == []
+    assert c.evicted() == []
 
 
 def extend(c: Cluster, name: str, walltime: str) -> None:
@@ -698,9 +685,9 @@ def test_where_overrunners_yield_a_promise_cannot_be_put_off() -> None:
     c.wait(2.0)
     found = c.claim("large")
     assert (found.start_s, found.is_promise) == (601.0, True)
-    assert "its longer walltime does not count: the start of d/large was promised" in told(c)
+    assert "its longer walltime does not count: the start of d/large was promised" in "\n".join(c.told())
     c.wait(550.0).run().wait(2.0)
-    assert evicted(c) == ["holds"]
+    assert c.evicted() == ["holds"]
     assert c.placed("large", on=2)
 
 
@@ -711,9 +698,9 @@ def test_a_promise_is_not_put_off_by_stating_no_walltime_any_more(default_s: flo
     c.update(pod, metadata=replace(pod.metadata, annotations={})).run().wait(2.0)
     found = c.claim("large")
     assert (found.start_s, found.is_promise) == (601.0, True)
-    assert ("its longer walltime does not count" in told(c)) == (default_s != 10.0)
+    assert ("its longer walltime does not count" in "\n".join(c.told())) == (default_s != 10.0)
     c.wait(550.0).run().wait(2.0)
-    assert evicted(c) == ["holds"]
+    assert c.evicted() == ["holds"]
     assert c.placed("large", on=2)
 
 
@@ -725,9 +712,9 @@ def test_who_fills_in_cannot_put_off_a_promise_by_a_longer_walltime_either() -> 
     extend(c, "fills", "5h")
     c.wait(10.0)
     assert (c.claim("large").start_s, c.claim("large").is_promise) == (601.0, True)
-    assert "its longer walltime does not count: the start of d/large was promised" in told(c)
+    assert "its longer walltime does not count: the start of d/large was promised" in "\n".join(c.told())
     c.wait(480.0).delete("holds").run().wait(45.0)
-    assert evicted(c) == ["fills"]
+    assert c.evicted() == ["fills"]
     assert c.placed("large", on=2)
     assert c.claims().promises == {KEPT: 1}
 
@@ -876,7 +863,7 @@ def test_an_end_can_be_put_off_again_once_overrunners_need_not_yield() -> None:
     c.wait(2.0)
     assert c.claim("large").start_s == 601.0
     c.reconfigure(Settings(queueing=QueueingSettings(1, mode="hard"))).run().wait(640.0)
-    assert evicted(c) == []
+    assert c.evicted() == []
     assert c.claim("large").start_s == 1801.0
 
 

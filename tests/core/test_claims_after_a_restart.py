@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from gangsched.lab.sim.objects import make_node, make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod, SchedulingGroup
-from tests.core.queued import queued, reconfigured, settings_of, started
-from tests.core.test_claims import condition, lone
-from tests.support.scenario import Cluster
+from tests.core.queued import queued, reconfigured, settings_of
+from tests.core.test_claims import condition
+from tests.support.scenario import Cluster, lone
 
 HARD = "queueing: {bound: {groups: 1, mode: hard}}"
 _ROOM = "\nqueues: [{name: all, limit: {nvidia.com/gpu: 24}, namespaces: [d]}]"
@@ -63,7 +63,7 @@ def test_a_promise_is_withdrawn_that_cannot_be_kept() -> None:
     assert condition(restarted(c))["reason"] == "Withdrawn"
     c.wait(60.0).node(make_node("n1", gpus=8)).run()
     c.submit(lone("passes", 8, "2h")).run().wait(2.0)
-    assert "passes" not in started(c), "it was at its bound"
+    assert "passes" not in c.bound(), "it was at its bound"
     assert condition(c)["reason"] == "Claimed"
 
 
@@ -72,7 +72,7 @@ def test_who_is_kept_out_at_first_by_a_limit_has_its_claim_again() -> None:
     assert "8 of 20 nvidia.com/gpu used, needs 16" in c.said("large-0")
     assert c.claim("large").start_s == 601.0
     reconfigured(c, HARD + _ROOM).run().submit(lone("passes", 8, "2h")).run()
-    assert "passes" not in started(c)
+    assert "passes" not in c.bound()
     c.delete("holds").run().wait(2.0)
     assert c.placed("large", on=2)
     assert not c.claims().all

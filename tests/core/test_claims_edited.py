@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from gangsched.lab.sim.objects import make_pod_group
 from gangsched.model.objects import SchedulingGroup
 from gangsched.model.walltime import WALLTIME_KEY
-from tests.core.test_claims import bounded, lone
-from tests.support.scenario import gang
+from tests.core.test_claims import bounded
+from tests.support.scenario import gang, lone
 
 
 @pytest.mark.parametrize("where", ["pod", "object"])

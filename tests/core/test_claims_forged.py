@@ -16,9 +16,8 @@ from gangsched.lab.sim.objects import make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model.effects import START_PROMISED
 from gangsched.model.objects import SchedulingGroup
-from tests.core.queued import queued, started
-from tests.core.test_claims import lone
-from tests.support.scenario import Cluster
+from tests.core.queued import queued
+from tests.support.scenario import Cluster, lone
 
 FORGED = {"type": START_PROMISED, "status": "True", "reason": "Claimed", "message": "It starts by …"}
 TENANTS = """
@@ -62,7 +61,7 @@ def test_a_gang_that_waits_when_the_leader_changes_has_room_kept() -> None:
     c.restart().run().delete("goes").run().wait(2.0)
     assert [str(key) for key in c.claims().by_key] == ["t/forged"]
     honest(c, "passes")
-    assert "passes" not in started(c)
+    assert "passes" not in c.bound()
 
 
 def test_as_long_as_this_process_leads_the_condition_gives_nothing() -> None:
@@ -77,7 +76,7 @@ def test_as_long_as_this_process_leads_the_condition_gives_nothing() -> None:
     assert not c.claims().all
     c.delete("goes")
     honest(c, "passes")
-    assert "passes" in started(c)
+    assert "passes" in c.bound()
 
 
 def test_it_evicts_nobody() -> None:
@@ -86,7 +85,7 @@ def test_it_evicts_nobody() -> None:
     waiting(c, "forged")
     c.restart().run().wait(600.0)
     assert not evicted(c)
-    assert "runs" in started(c)
+    assert "runs" in c.bound()
 
 
 def test_it_keeps_nothing_above_the_limit_of_its_queue() -> None:
@@ -95,7 +94,7 @@ def test_it_keeps_nothing_above_the_limit_of_its_queue() -> None:
     c.restart().run().delete("goes").run().wait(2.0)
     assert not c.claims().all
     honest(c, "passes")
-    assert "passes" in started(c)
+    assert "passes" in c.bound()
 
 
 def test_it_goes_before_nobody_of_higher_priority() -> None:
@@ -104,7 +103,7 @@ def test_it_goes_before_nobody_of_higher_priority() -> None:
     c.restart().run()
     honest(c, "important", priority=10)
     c.delete("goes").run()
-    assert "important" in started(c)
+    assert "important" in c.bound()
 
 
 def test_all_that_a_tenant_forges_leaves_claims_for_others(monkeypatch: pytest.MonkeyPatch) -> None:

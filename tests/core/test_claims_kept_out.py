@@ -21,10 +21,9 @@ from gangsched.model.objects import Pod
 from gangsched.model.pod_group import MAX_START_TOGETHER
 from gangsched.model.walltime import WALLTIME_KEY
 from tests.core.plugins import Permitter, Reserver, with_plugins
-from tests.core.test_claims import lone
 from tests.core.test_kept_now import on
 from tests.core.test_start_together import chain, listing, tell_all
-from tests.support.scenario import Cluster, cluster, gang, with_annotations
+from tests.support.scenario import Cluster, cluster, gang, lone, with_annotations
 
 
 class Admitting:

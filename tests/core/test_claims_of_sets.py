@@ -14,9 +14,8 @@ from gangsched.model.objects import CustomObject
 from gangsched.model.pod_group import COSCHEDULING_LABEL, GROUPS_KEY
 from gangsched.model.walltime import WALLTIME_KEY
 from tests.core.queued import queued
-from tests.core.test_claims import lone
 from tests.core.test_start_together import listing
-from tests.support.scenario import Cluster, gang, with_annotations
+from tests.support.scenario import Cluster, gang, lone, with_annotations
 
 QUEUES = """
 queueing: {bound: {groups: 50, mode: hard}}

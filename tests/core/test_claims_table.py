@@ -14,8 +14,8 @@ import pytest
 
 from gangsched.core.queueing.claims import KEPT
 from gangsched.lab.sim.objects import make_node
-from tests.core.test_claims import claimed, extend, lone, overrunning
-from tests.support.scenario import Cluster
+from tests.core.test_claims import claimed, extend, overrunning
+from tests.support.scenario import Cluster, lone
 
 KEPT_FOR_LARGE = "8 nvidia.com/gpu are kept for d/large, which is promised to start by 2026-01-01 00:11 UTC."
 

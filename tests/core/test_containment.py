@@ -39,14 +39,14 @@ from gangsched.lab.sim.making import make_scheduler
 from gangsched.lab.sim.objects import GPU, STRANGER, make_node, make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.objects import ContainerPort, NodeImage, Pod
+from gangsched.model.objects import ContainerPort, NodeImage
 from gangsched.model.owners import ORDERED
 from gangsched.model.pod_group import GROUPS_KEY
 from gangsched.model.walltime import WALLTIME_KEY
 from tests import controllers as made
 from tests.core.plugins import Permitter, PreBinder, Reserver
 from tests.support.inside import Inside
-from tests.support.scenario import Cluster, gang, with_annotations
+from tests.support.scenario import Cluster, gang, on_node, with_annotations
 
 Poison = Callable[[Any, str, Callable[..., bool]], None]
 
@@ -114,10 +114,6 @@ def is_bad(found: Any) -> bool:
     return "bad" in getattr(found, "pod", found).metadata.name
 
 
-def bound(pod: Pod, node: str) -> Pod:
-    return replace(pod, spec=replace(pod.spec, node_name=node))
-
-
 OURS, ANYBODY = ("gangsched",), ("gangsched", STRANGER)
 # Where the fault is, for whom, whose pods get there, and whether only with a node.
 POD_FAULTS: list[tuple[Any, str, Callable[..., bool], tuple[str, ...], bool]] = [
@@ -151,7 +147,7 @@ def test_a_pod_that_our_code_fails_on_is_refused_alone(
     bad = make_pod("bad", gpus=2, scheduler=scheduler, labels={"a": "b"}, annotations=GIVEN)
     with_port = [replace(bad.spec.containers[0], ports=[ContainerPort(host_port=80)])]
     spec = replace(bad.spec, containers=with_port, termination_grace_period_seconds=5)
-    bad = bound(replace(bad, spec=spec), node)
+    bad = on_node(replace(bad, spec=spec), node)
     for _ in range(3):  # as it came, and with each change of it
         c.tell(ev.PodUpdated(c.store(bad)), ev.PodUpdated(c.store(make_pod("good-one"))))
     c.run()
@@ -174,7 +170,7 @@ def test_a_pod_that_our_code_fails_on_is_refused_alone(
 def test_devices_that_could_not_be_booked_are_booked_again(guarded: Guarded, poison: Poison) -> None:
     turns = cycle((True, False))
     poison(DeviceLedger, "hold", lambda self, row, uid, *a: "bad" in uid and next(turns))
-    bad = bound(make_pod("bad", gpus=2, annotations=GIVEN), "n0")
+    bad = on_node(make_pod("bad", gpus=2, annotations=GIVEN), "n0")
     guarded.cluster.submit(bad)
     assert len(guarded.defects) == 1
     assert guarded.n_free() == 14
@@ -366,7 +362,7 @@ def test_behind_a_fence_a_refused_pod_that_is_read_unbound_keeps_its_room_until_
 
 def test_a_node_that_our_code_fails_on_is_refused_alone(guarded: Guarded, poison: Poison) -> None:
     c = guarded.cluster
-    c.submit(bound(make_pod("there", gpus=2, annotations=GIVEN), "n0"))
+    c.submit(on_node(make_pod("there", gpus=2, annotations=GIVEN), "n0"))
     sick = c.nodes["n0"]
     images = [NodeImage(names=["a", "sick"], size_bytes=5)]
     poison(ImageTable, "put", lambda self, row, images: any("sick" in (i.names or ()) for i in images or ()))

@@ -14,7 +14,7 @@ from gangsched.model import events as ev
 from gangsched.model.devices.annotations import INVENTORY_KEY
 from gangsched.model.objects import Taint
 from gangsched.model.pod_group import GROUPS_KEY
-from tests.core.test_preemption import bind_as_stranger, evicted, singles
+from tests.core.test_preemption import bind_as_stranger, singles
 from tests.extenders.test_core import Story, answer
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
@@ -42,12 +42,12 @@ def test_a_preemptor_takes_free_room_that_comes_before_its_victims_have_gone() -
     c = slow_victims()
     c.submit(gang("high", pods=1, gpus=8, priority=10)).run()
     assert c.state("high") == "waiting"
-    assert evicted(c) == ["low-0"]
+    assert c.taken() == ["low-0"]
     c.wait(10.0).node(make_node("n1")).run()
     assert c.placed("high"), "the victim has an hour, and a node is free"
     assert c.pod("high-0").spec.node_name == "n1"
     c.clear().wait(10.0)
-    assert not evicted(c)
+    assert not c.taken()
     assert not c.victims()
 
 
@@ -63,7 +63,7 @@ def test_a_pod_of_no_priority_does_not_take_what_would_do_for_a_preemptor() -> N
 def test_a_gang_takes_a_free_node_beside_what_one_of_its_victims_has_left() -> None:
     c = slow_victims(2)
     c.submit(gang("high", pods=2, gpus=8, priority=10)).run()
-    assert len(evicted(c)) == 2
+    assert len(c.taken()) == 2
     c.wait(5.0).node(make_node("n2")).run()
     assert c.untouched("high"), "one node is free and it needs two"
     c.wait(5.0).delete("low-0").run()
@@ -78,7 +78,7 @@ def test_victims_that_were_not_asked_in_vain_are_spared_once_they_are_not_needed
     c.clear().wait(1.0).node(make_node("n2")).run()
     assert c.state("high") == "waiting"
     c.clear().wait(30.0)
-    assert not evicted(c), "low-0 goes already, and n2 is free"
+    assert not c.taken(), "low-0 goes already, and n2 is free"
     c.delete("low-0").run()
     assert c.placed("high", on=2)
     assert "low-1" in {pod.metadata.name for pod in c.pods.values()}
@@ -87,7 +87,7 @@ def test_victims_that_were_not_asked_in_vain_are_spared_once_they_are_not_needed
 def test_of_many_preemptors_only_as_many_have_a_turn_as_may_fit() -> None:
     c = slow_victims(150)
     c.submit([make_pod(f"high-{k}", gpus=8, priority=10) for k in range(150)]).run()
-    assert len(evicted(c)) == 150
+    assert len(c.taken()) == 150
     before = attempts(c)
     c.wait(20.0).node(make_node("m0")).run()
     assert c.pod("high-0").spec.node_name == "m0", "the first in line"
@@ -142,14 +142,14 @@ def test_room_that_is_lost_is_made_elsewhere_at_once(lost: Callable[[Cluster, st
     singles(c, 2, gpus=8)
     (pod,) = gang("high", pods=1, gpus=8, priority=10)
     c.submit(replace(pod, spec=replace(pod.spec, node_selector={"pool": "gpu"}))).run()
-    (first,) = evicted(c)
+    (first,) = c.taken()
     room = c.pod(first).spec.node_name
     (other,) = {"n0", "n1"} - {room}
     lost(c.clear(), room).run()
-    assert evicted(c) == [f"low-{1 - int(first[-1])}"]
+    assert c.taken() == [f"low-{1 - int(first[-1])}"]
     assert c.state("high") == "waiting"
     assert next(iter(c.group("high").preemption.nodes)) == other  # type: ignore[union-attr]
-    c.delete(*evicted(c)).run()
+    c.delete(*c.taken()).run()
     assert c.pod("high-0").spec.node_name == other
 
 

@@ -46,11 +46,6 @@ def asking(name: str, gpus: int, *, group: str = "", n: int = 0, **asked: Any) -
     return make_pod(name, gpus=gpus, group=group, min_members=n, annotations=own)
 
 
-def numbers(c: Cluster, name: str) -> list[int]:
-    """The devices of a pod by their place on the node."""
-    return sorted(int(device_id.rpartition("-")[2]) for device_id in c.ids(name))
-
-
 # -- one pod -------------------------------------------------------------------------------------------
 
 
@@ -58,15 +53,15 @@ def test_the_devices_of_one_numa_node() -> None:
     """Five are free, three of them on one NUMA node, not linked all."""
     c = Cluster().node(two_sockets("n"))
     c.submit(asking("x", 1), asking("y", 2)).run()
-    assert (numbers(c, "x"), numbers(c, "y")) == ([0], [2, 3])
+    assert (c.numbers("x"), c.numbers("y")) == ([0], [2, 3])
     c.submit(asking("p", 3, sameNUMA=True)).run()
-    assert numbers(c, "p") == [4, 5, 6]
+    assert c.numbers("p") == [4, 5, 6]
 
 
 def test_linked_devices_or_none() -> None:
     c = Cluster().node(two_sockets("n")).submit(asking("x", 1)).run()
     c.submit(asking("p", 2, linked=True), asking("q", 3, linked=True)).run()
-    assert numbers(c, "p") == [2, 3]
+    assert c.numbers("p") == [2, 3]
     assert not c.pod("q").spec.node_name
     assert "1 node(s) without 3 free nvidia.com/gpu linked with each other as asked" in c.said("q")
 
@@ -95,7 +90,7 @@ def test_a_healed_device_ends_the_wait() -> None:
     c = Cluster().node(listed("n", *sick)).submit(asking("p", 2, sameNUMA=True)).run()
     assert not c.pod("p").spec.node_name
     c.node(listed("n", *devices)).wait(15.0)
-    assert numbers(c, "p") == [0, 1]
+    assert c.numbers("p") == [0, 1]
 
 
 # -- what is written wrongly ---------------------------------------------------------------------------
@@ -127,7 +122,7 @@ def test_a_wrong_constraint_may_be_corrected_on_the_pod() -> None:
     meta = c.pod("p").metadata
     right = {**(meta.annotations or {}), CONSTRAINTS_KEY: '{"nvidia.com/gpu":{"linked":true}}'}
     c.update(c.pod("p"), metadata=msgspec.structs.replace(meta, annotations=right)).wait(15.0)
-    assert numbers(c, "p") == [0, 1]
+    assert c.numbers("p") == [0, 1]
 
 
 def test_a_profile_without_the_plugin_refuses_such_pods_and_gives_no_names() -> None:
@@ -185,8 +180,8 @@ def test_a_member_with_a_wish_finds_its_devices_after_its_siblings_have_chosen()
     ]
     c = Cluster().node(listed("n", *devices))
     c.submit(asking("a-leader", 2, group="a", n=2), asking("a-worker", 2, group="a", n=2, linked=True)).run()
-    assert numbers(c, "a-worker") == [0, 1]
-    assert numbers(c, "a-leader") == [2, 3]
+    assert c.numbers("a-worker") == [0, 1]
+    assert c.numbers("a-leader") == [2, 3]
 
 
 def test_who_chose_again_keeps_that_where_another_gang_starts_together_with_its_own() -> None:
@@ -197,8 +192,8 @@ def test_who_chose_again_keeps_that_where_another_gang_starts_together_with_its_
     others = [make_pod(f"b-{k}", gpus=0, cpu=f"{k}", group="b", min_members=2) for k in (1, 2)]
     c.submit(with_annotations([leader, worker, *others], {GROUPS_KEY: '["a","b"]'})).run()
     assert c.placed("b")
-    assert numbers(c, "a-worker") == [0, 1]
-    assert numbers(c, "a-leader") == [2, 3]
+    assert c.numbers("a-worker") == [0, 1]
+    assert c.numbers("a-leader") == [2, 3]
 
 
 Kinds = list[tuple[DeviceConstraint, int, int]]

@@ -10,7 +10,7 @@ from gangsched.lab.sim.objects import GPU, STRANGER, make_node, make_pod
 from gangsched.model.objects import Container, Node, Pod, ResourceRequirements
 from gangsched.model.resources import pod_requests
 from gangsched.model.text.quantity import MAX_VALUE
-from tests.support.scenario import Cluster, cluster, gang
+from tests.support.scenario import Cluster, cluster, gang, on_node
 
 HUGE = ("7Ei", "9E", "99999999999E", "1e999", "9223372036854775807")
 
@@ -26,10 +26,6 @@ def asking(name: str, resource: str, amount: str | int, **more: object) -> Pod:
     pod = make_pod(name, gpus=0, **more)  # type: ignore[arg-type]
     asked = ResourceRequirements(requests={"cpu": "1", resource: amount})
     return replace(pod, spec=replace(pod.spec, containers=[Container(name="main", resources=asked)]))
-
-
-def on_node(pod: Pod, node: str) -> Pod:
-    return replace(pod, spec=replace(pod.spec, node_name=node))
 
 
 def a_good_gang_still_starts(c: Cluster, name: str = "good") -> None:

@@ -23,15 +23,11 @@ from gangsched.model.objects import SchedulingGroup
 from gangsched.model.owners import ORDERED
 from gangsched.model.walltime import WALLTIME_KEY
 from tests import controllers as made
-from tests.support.scenario import Cluster, cluster, with_annotations
+from tests.support.scenario import Cluster, cluster, lone, with_annotations
 
 
 def queueing(*, nodes: int = 2, **more: Any) -> Cluster:
     return cluster(nodes=nodes, gpus=8, settings=Settings(queueing=QueueingSettings(**more)))
-
-
-def lone(name: str, walltime: str, gpus: int = 8) -> list[Any]:
-    return with_annotations([make_pod(name, gpus=gpus)], {WALLTIME_KEY: walltime} if walltime else {})
 
 
 def submit_gang(
@@ -59,7 +55,7 @@ def conditions(c: Cluster, name: str) -> list[dict[str, Any]]:
 
 
 def test_a_gang_that_waits_is_told_about_when_it_starts() -> None:
-    c = queueing().submit(lone("old", "600s")).run()
+    c = queueing().submit(lone("old", 8, "600s")).run()
     submit_gang(c, "large", 2)
     assert not conditions(c, "large")
     estimate(c)
@@ -81,7 +77,7 @@ def test_one_that_was_not_tried_yet_is_told_nothing() -> None:
 
 
 def test_it_is_reported_again_only_if_it_changes_much() -> None:
-    c = queueing().submit(lone("old", "600s")).run()
+    c = queueing().submit(lone("old", 8, "600s")).run()
     submit_gang(c, "large", 2)
     for _ in range(10):
         estimate(c)
@@ -98,7 +94,7 @@ def test_it_is_reported_again_only_if_it_changes_much() -> None:
 
 
 def test_what_can_no_longer_be_estimated_is_not_reported_any_more() -> None:
-    c = queueing().submit(lone("old", "600s")).run()
+    c = queueing().submit(lone("old", 8, "600s")).run()
     submit_gang(c, "large", 2)
     estimate(c)
     c.node(replace(c.nodes["n1"], spec=replace(c.nodes["n1"].spec, unschedulable=True))).run().wait(70.0)
@@ -108,12 +104,12 @@ def test_what_can_no_longer_be_estimated_is_not_reported_any_more() -> None:
 
 
 def test_a_claim_takes_the_place_of_an_estimate_and_they_are_never_mixed() -> None:
-    c = queueing(bound=1, mode="hard").submit(lone("old", "600s")).run()
+    c = queueing(bound=1, mode="hard").submit(lone("old", 8, "600s")).run()
     submit_gang(c, "large", 2)
     estimate(c)
-    c.submit(lone("before", "10s")).run()
+    c.submit(lone("before", 8, "10s")).run()
     c.delete("before").run()
-    c.submit(lone("passes", "2h")).run().wait(2.0)
+    c.submit(lone("passes", 8, "2h")).run().wait(2.0)
     estimate(c)
     c.wait(61.0)
     estimate(c)
@@ -130,7 +126,7 @@ def test_a_claim_takes_the_place_of_an_estimate_and_they_are_never_mixed() -> No
 
 
 def test_a_start_says_how_good_its_first_estimate_was() -> None:
-    c = queueing().submit(lone("old", "600s")).run()
+    c = queueing().submit(lone("old", 8, "600s")).run()
     submit_gang(c, "large", 2)
     estimate(c)
     c.wait(240.0)
@@ -153,7 +149,7 @@ def test_the_next_leader_takes_back_what_the_last_one_estimated() -> None:
 
 
 def test_groups_that_are_gone_or_replaced_get_no_estimate() -> None:
-    c = queueing().submit(lone("old", "600s")).run()
+    c = queueing().submit(lone("old", 8, "600s")).run()
     submit_gang(c, "large", 2)
     found = tuple(estimated_starts(c.scheduler, c.now_s).items())
     c.delete("large-0", "large-1", "old").run()
@@ -168,7 +164,7 @@ def test_a_job_whose_deadline_runs_out_while_it_waits_is_warned_about_once(
 ) -> None:
     """It began at 1 s, and starts after 600 s: 5 of 15 minutes are left, or 15 of 25."""
     settings = Settings(queueing=QueueingSettings(), infer_gangs={"gangsched": ORDERED})
-    c = cluster(nodes=1, gpus=8, settings=settings).submit(lone("old", "600s")).run()
+    c = cluster(nodes=1, gpus=8, settings=settings).submit(lone("old", 8, "600s")).run()
     job = made.job("a", parallelism=1, status={"startTime": "2026-01-01T00:00:01Z"})
     job["spec"]["activeDeadlineSeconds"] = deadline_s
     c.tell(ev.OwnerPut(made.owner(job))).submit(made.decoded(made.job_pods("a", 1))).run()
@@ -183,7 +179,7 @@ def test_a_job_whose_deadline_runs_out_while_it_waits_is_warned_about_once(
 
 def test_when_a_job_began_changes_no_gang() -> None:
     settings = Settings(infer_gangs={"gangsched": ORDERED})
-    c = cluster(nodes=1, gpus=8, settings=settings).submit(lone("old", "")).run()
+    c = cluster(nodes=1, gpus=8, settings=settings).submit(lone("old", 8)).run()
     job = made.job("a", parallelism=1)
     job["spec"]["activeDeadlineSeconds"] = 900
     c.tell(ev.OwnerPut(made.owner(job))).submit(made.decoded(made.job_pods("a", 1))).run()
@@ -194,7 +190,7 @@ def test_when_a_job_began_changes_no_gang() -> None:
 
 
 def test_without_queueing_an_estimate_is_nothing() -> None:
-    c = cluster(nodes=1, gpus=8).submit(lone("old", "600s")).run().submit(lone("next", "60s")).run()
+    c = cluster(nodes=1, gpus=8).submit(lone("old", 8, "600s")).run().submit(lone("next", 8, "60s")).run()
     n_before = len(c.effects)
     c.tell(ev.StartsEstimated(c.now_s, ((c.group("next").key, 700.0),)))
     assert len(c.effects) == n_before
@@ -207,7 +203,7 @@ def started_after(c: Cluster, *shares: float) -> Cluster:
     """Jobs that were estimated to start in 1000 s, one after the other, each after so much of that."""
     for share in shares:
         k = c.count("groups_bound")
-        c.submit(lone(f"before-{k}", "1000s")).run().submit(lone(f"behind-{k}", "1000s")).run()
+        c.submit(lone(f"before-{k}", 8, "1000s")).run().submit(lone(f"behind-{k}", 8, "1000s")).run()
         estimate(c)
         c.wait(1000.0 * share).delete(f"before-{k}").run().wait(15.0)
         assert c.pod(f"behind-{k}").spec.node_name
@@ -220,7 +216,7 @@ SHARES = tuple(k / 10 for k in range(1, 21))
 
 @pytest.mark.parametrize("how", ["a reload", "another process"])
 def test_what_was_estimated_is_taken_back_where_nothing_is_any_more(how: str) -> None:
-    c = queueing().submit(lone("old", "600s")).run()
+    c = queueing().submit(lone("old", 8, "600s")).run()
     submit_gang(c, "large", 2)
     estimate(c)
     [said] = conditions(c, "large")
@@ -250,7 +246,7 @@ def test_after_twenty_starts_a_range_is_given_that_most_of_them_kept() -> None:
 
 def test_the_range_is_reported_with_the_estimate_and_is_no_reason_to_tell_it_again() -> None:
     c = started_after(queueing(nodes=1), *SHARES)
-    c.submit(lone("old", "6000s")).run()
+    c.submit(lone("old", 8, "6000s")).run()
     submit_gang(c, "next", 1)
     estimate(c)
     [said] = conditions(c, "next")
@@ -278,7 +274,7 @@ def _minutes(clock: str) -> int:
 
 def test_another_day_is_named() -> None:
     c = started_after(queueing(nodes=1), *SHARES)
-    c.submit(lone("old", "20h")).run()
+    c.submit(lone("old", 8, "20h")).run()
     submit_gang(c, "next", 1)
     estimate(c)
     words = conditions(c, "next")[-1]["message"]
@@ -326,7 +322,7 @@ class Town:
         """When the next one does."""
         name = self._to_come.pop(0)
         stated_s = int(self._run_s[name] * self._rng.uniform(1.0, self._over)) + 1
-        self.c.submit(lone(name, f"{stated_s}s", self._rng.choice((2, 4, 8, 8)))).run()
+        self.c.submit(lone(name, self._rng.choice((2, 4, 8, 8)), f"{stated_s}s")).run()
         return self._rng.expovariate(self._load / 165.0)
 
     def _start(self) -> None:

@@ -40,10 +40,6 @@ def told(c: Cluster, reason: str) -> list[ef.RecordEvent]:
     return [event for event in c.all(ef.RecordEvent) if event.reason == reason]
 
 
-def evicted(c: Cluster) -> list[str]:
-    return [eviction.name for eviction in c.all(ef.EvictPod)]
-
-
 def controlled(pod: Pod, owner: str) -> Pod:
     reference = OwnerReference("apps/v1", "ReplicaSet", owner, f"uid-{owner}", controller=True)
     return replace(pod, metadata=replace(pod.metadata, owner_references=[reference]))
@@ -59,7 +55,7 @@ def test_the_event_names_pod_device_and_node() -> None:
     assert (event.kind, event.name, event.type) == ("Pod", "x", "Warning")
     assert event.message == "device GPU-n0-1 of nvidia.com/gpu on node n0 has failed under pod d/x"
     c.wait(600.0)
-    assert evicted(c) == [], "the policy is none"
+    assert c.evicted() == [], "the policy is none"
     fail(c)
     assert [event.name for event in told(c, "DeviceRecovered")] == ["x"]
 
@@ -69,7 +65,7 @@ def test_devices_that_the_pod_does_not_hold_do_not_concern_it() -> None:
     fail(c, 2, 3)
     c.wait(100.0)
     assert not told(c, "DeviceFailed")
-    assert evicted(c) == []
+    assert c.evicted() == []
 
 
 def test_a_groups_object_says_it_in_a_condition() -> None:
@@ -106,7 +102,7 @@ def test_a_restart_finds_what_has_failed() -> None:
     fail(c, 0)
     c.restart().clear()
     c.wait(11.0)
-    assert evicted(c) == ["x"]
+    assert c.evicted() == ["x"]
 
 
 def test_bindings_hand_on_when_their_gang_was_last_evicted() -> None:
@@ -114,7 +110,7 @@ def test_bindings_hand_on_when_their_gang_was_last_evicted() -> None:
     c = watched("evictMember").submit(gang("a", pods=3, gpus=1)).run()
     fail(c, 0)
     c.wait(31.0)
-    assert evicted(c) == ["a-0"]
+    assert c.evicted() == ["a-0"]
     for name in ("a-3", "a-4"):
         c.submit(gang("a", pods=1, gpus=1, min_members=3, first=int(name[-1]))).run()
         assert c.pod(name).spec.node_name
@@ -122,7 +118,7 @@ def test_bindings_hand_on_when_their_gang_was_last_evicted() -> None:
     c.delete("a-3").restart().clear()
     fail(c, 0, 1, 2)
     c.wait(60.0)
-    assert evicted(c) == [], "not again within ten minutes"
+    assert c.evicted() == [], "not again within ten minutes"
 
 
 # -- done ----------------------------------------------------------------------------------------------
@@ -132,9 +128,9 @@ def test_evict_member_takes_that_pod_after_the_grace() -> None:
     c = watched("evictMember").submit(gang("a", pods=3, gpus=2)).run()
     fail(c, 2)
     c.wait(29.0)
-    assert evicted(c) == []
+    assert c.evicted() == []
     c.wait(2.0)
-    assert evicted(c) == ["a-1"]
+    assert c.evicted() == ["a-1"]
     assert "pod d/a-1 is evicted: device GPU-n0-2" in told(c, "DeviceEviction")[0].message
     c.submit(reborn(make_pod("a-1", group="a", min_members=3, gpus=2), "r1", c.now_s)).run()
     assert c.placed("a")
@@ -151,10 +147,10 @@ def test_a_list_that_cannot_be_read_is_no_evidence_that_a_device_has_failed(text
     node = c.nodes["n0"]
     own = {**(node.metadata.annotations or {}), INVENTORY_KEY: text}
     c.node(replace(node, metadata=replace(node.metadata, annotations=own))).wait(300.0)
-    assert (evicted(c), told(c, "DeviceFailed")) == ([], [])
+    assert (c.evicted(), told(c, "DeviceFailed")) == ([], [])
     fail(c, 2)
     c.wait(31.0)
-    assert sorted(set(evicted(c))) == ["a-0", "a-1", "a-2"], "what can be read counts again"
+    assert sorted(set(c.evicted())) == ["a-0", "a-1", "a-2"], "what can be read counts again"
 
 
 def test_evict_gang_takes_all_of_it_and_it_starts_together_again() -> None:
@@ -162,7 +158,7 @@ def test_evict_gang_takes_all_of_it_and_it_starts_together_again() -> None:
     fail(c, 2)
     c.evictions = "silent"
     c.wait(31.0)
-    assert sorted(set(evicted(c))) == ["a-0", "a-1", "a-2"]
+    assert sorted(set(c.evicted())) == ["a-0", "a-1", "a-2"]
     fresh = [reborn(pod, "r1", c.now_s) for pod in gang("a", pods=3, gpus=2)]
     for pod in fresh[:2]:
         c.delete(pod.metadata.name).submit(pod).run()
@@ -179,10 +175,10 @@ def test_all_members_whose_devices_failed_together_are_evicted() -> None:
     c = watched("evictMember").submit(gang("a", pods=3, gpus=2)).run()
     fail(c, 0, 2)
     c.wait(31.0)
-    assert evicted(c) == ["a-0", "a-1"]
+    assert c.evicted() == ["a-0", "a-1"]
     fail(c, 0, 2, 4)
     c.wait(60.0)
-    assert evicted(c) == ["a-0", "a-1"], "not again within ten minutes"
+    assert c.evicted() == ["a-0", "a-1"], "not again within ten minutes"
 
 
 def test_a_flapping_device_evicts_no_pod() -> None:
@@ -192,7 +188,7 @@ def test_a_flapping_device_evicts_no_pod() -> None:
         c.wait(20.0)
         fail(c)
         c.wait(1.0)
-    assert evicted(c) == []
+    assert c.evicted() == []
 
 
 def test_one_group_is_not_evicted_again_and_again() -> None:
@@ -205,9 +201,9 @@ def test_one_group_is_not_evicted_again_and_again() -> None:
         c.wait(20.0)
         if not c.pods:
             c.submit(reborn(make_pod("a-0", group="a", min_members=1, gpus=1), f"r{n}", c.now_s)).run()
-    assert len(evicted(c)) == 1
+    assert len(c.evicted()) == 1
     c.wait(600.0)
-    assert len(evicted(c)) == 2
+    assert len(c.evicted()) == 2
 
 
 def test_a_refused_eviction_is_asked_again_while_the_device_is_sick() -> None:
@@ -215,7 +211,7 @@ def test_a_refused_eviction_is_asked_again_while_the_device_is_sick() -> None:
     c.evictions = "429"
     fail(c, 0)
     c.wait(26.0)
-    assert evicted(c) == ["x", "x", "x"]
+    assert c.evicted() == ["x", "x", "x"]
     c.evictions = "ok"
     c.wait(10.0)
     assert not c.pods
@@ -226,11 +222,11 @@ def test_a_refused_eviction_is_not_asked_again_once_the_device_is_well() -> None
     c.evictions = "429"
     fail(c, 0)
     c.wait(8.0)
-    assert evicted(c) == ["x"]
+    assert c.evicted() == ["x"]
     fail(c)
     c.evictions = "ok"
     c.wait(700.0)
-    assert evicted(c) == ["x"]
+    assert c.evicted() == ["x"]
     assert c.pods, "its device works again"
     assert len(told(c, "DeviceRecovered")) == 1
 
@@ -240,11 +236,11 @@ def test_an_eviction_that_was_refused_is_no_eviction_and_another_device_has_its_
     c.evictions = "429"
     fail(c, 0)
     c.wait(8.0)
-    assert evicted(c) == ["x"]
+    assert c.evicted() == ["x"]
     c.evictions = "ok"
     fail(c, 1)
     c.wait(4.0)
-    assert evicted(c) == ["x"], "not before the grace of the second"
+    assert c.evicted() == ["x"], "not before the grace of the second"
     c.wait(2.0)
     assert not c.pods, "and not ten minutes later"
 
@@ -254,7 +250,7 @@ def test_without_the_right_to_evict_it_is_asked_ever_more_rarely_and_reported_on
     c.evictions = "403"
     fail(c, 0)
     c.wait(5.0 + 3600.0)
-    assert len(evicted(c)) in range(18, 24), "every five minutes, in the end"
+    assert len(c.evicted()) in range(18, 24), "every five minutes, in the end"
     assert [event.message for event in told(c, "DeviceFailed")][1:] == ["evicting d/x: 403 refused"]
     c.evictions = "429"
     c.wait(600.0)
@@ -333,7 +329,7 @@ def test_without_evictions_it_is_reported_and_left() -> None:
     c = watched("evictGang", allow_eviction=False).submit(make_pod("x", gpus=1)).run()
     fail(c, 0)
     c.wait(60.0)
-    assert evicted(c) == []
+    assert c.evicted() == []
     assert "allowEviction is off" in told(c, "DeviceFailed")[-1].message
 
 
@@ -345,7 +341,7 @@ def test_a_pods_own_word_goes_before_the_settings(asked: str, expected: list[str
     c.submit(with_annotations([make_pod("x", gpus=1)], {ON_DEVICE_FAILURE_KEY: asked})).run()
     fail(c, 0)
     c.wait(31.0)
-    assert evicted(c) == expected
+    assert c.evicted() == expected
     if asked == "sometimes":
         assert (
             "'sometimes' is not one of none, evictMember, evictGang, so evictMember applies"
@@ -365,9 +361,9 @@ def test_a_pods_word_counts_as_it_is_once_the_grace_is_over(
     c.wait(5.0)
     [pod] = with_annotations([c.pod("a-1")], {ON_DEVICE_FAILURE_KEY: after})
     c.update(pod).wait(24.0)
-    assert evicted(c) == []
+    assert c.evicted() == []
     c.wait(60.0)
-    assert evicted(c) == expected
+    assert c.evicted() == expected
 
 
 def test_a_word_that_comes_after_the_grace_counts_at_once() -> None:
@@ -376,7 +372,7 @@ def test_a_word_that_comes_after_the_grace_counts_at_once() -> None:
     c.wait(100.0)
     [pod] = with_annotations([c.pod("a-1")], {ON_DEVICE_FAILURE_KEY: "evictMember"})
     c.update(pod).wait(0.1)
-    assert evicted(c) == ["a-1"]
+    assert c.evicted() == ["a-1"]
 
 
 def test_so_does_the_word_of_a_groups_object() -> None:
@@ -389,7 +385,7 @@ def test_so_does_the_word_of_a_groups_object() -> None:
     c.submit([replace(pod, spec=replace(pod.spec, scheduling_group=_names("a"))) for pod in _plain(2)]).run()
     fail(c, 1)
     c.wait(100.0).object("core", asked("evictGang")).wait(0.1)
-    assert evicted(c) == ["a-0", "a-1"]
+    assert c.evicted() == ["a-0", "a-1"]
 
 
 def test_an_eviction_that_is_refused_is_not_repeated_once_the_pod_says_none() -> None:
@@ -397,9 +393,9 @@ def test_an_eviction_that_is_refused_is_not_repeated_once_the_pod_says_none() ->
     fail(c, 0)
     c.evictions = "429"
     c.wait(45.0)
-    assert evicted(c) == ["x", "x"]
+    assert c.evicted() == ["x", "x"]
     c.update(with_annotations([c.pod("x")], {ON_DEVICE_FAILURE_KEY: "none"})[0]).wait(60.0)
-    assert evicted(c) == ["x", "x"]
+    assert c.evicted() == ["x", "x"]
 
 
 def test_each_device_has_its_own_grace() -> None:
@@ -410,9 +406,9 @@ def test_each_device_has_its_own_grace() -> None:
     c.wait(2.0)
     fail(c, 1)
     c.wait(27.0)
-    assert evicted(c) == [], "neither has been unhealthy for as long"
+    assert c.evicted() == [], "neither has been unhealthy for as long"
     c.wait(2.0)
-    assert evicted(c) == ["x"]
+    assert c.evicted() == ["x"]
 
 
 # -- back again ----------------------------------------------------------------------------------------
@@ -425,7 +421,7 @@ def test_what_replaces_it_goes_ahead_of_newer_work(policy: OnFailure) -> None:
     assert c.untouched("newer")
     fail(c, 0)
     c.wait(6.0)
-    assert evicted(c) == ["a-0"]
+    assert c.evicted() == ["a-0"]
     c.submit(reborn(make_pod("a-0", group="a", min_members=1, gpus=8), "r1", c.now_s)).run()
     c.wait(20.0)
     assert c.untouched("newer"), "seven devices are left"
@@ -440,7 +436,7 @@ def test_a_lone_pods_successor_is_known_by_its_controller() -> None:
     c.wait(100.0).submit(make_pod("newer", gpus=8)).run()
     fail(c, 0)
     c.wait(6.0)
-    assert evicted(c) == ["web-1"]
+    assert c.evicted() == ["web-1"]
     c.submit(controlled(make_pod("web-2", gpus=8), "web")).run()
     fail(c)
     c.run().wait(20.0)
@@ -457,7 +453,7 @@ def test_the_next_attempt_at_a_job_set_goes_ahead_of_newer_work_and_is_not_evict
     c.submit(first).run().wait(100.0).submit(gang("newer", pods=1, gpus=8)).run()
     fail(c, 0)
     c.wait(6.0)
-    assert evicted(c) == ["a-worker-0-0-a0"]
+    assert c.evicted() == ["a-worker-0-0-a0"]
     c.submit(second).run()
     fail(c)
     c.run().wait(20.0)
@@ -465,4 +461,4 @@ def test_the_next_attempt_at_a_job_set_goes_ahead_of_newer_work_and_is_not_evict
     assert c.pod("a-worker-0-0-a1").spec.node_name
     fail(c, 0)
     c.wait(60.0)
-    assert evicted(c) == ["a-worker-0-0-a0"]
+    assert c.evicted() == ["a-worker-0-0-a0"]

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from gangsched.lab.sim.objects import RACK, make_node
 from gangsched.model.walltime import WALLTIME_KEY
-from tests.core.test_claims import bounded, lone
-from tests.support.scenario import Cluster, gang, with_annotations
+from tests.core.test_claims import bounded
+from tests.support.scenario import Cluster, gang, lone, with_annotations
 
 
 def walled(pods: list[Any], walltime: str) -> list[Any]:

@@ -96,14 +96,10 @@ def held(c: Cluster, name: str = "") -> int:
     return sum(pod.metadata.name.startswith(name) for pod in there)
 
 
-def settled(c: Cluster) -> Cluster:
-    return c.run().wait(35.0)
-
-
 @pytest.mark.parametrize(("tree", "n"), [(TREE, LIMIT), (PASSES, 8)], ids=["not-set", "set"])
 def test_pods_of_an_admitted_workload_pass_limits_only_where_the_file_says_so(tree: str, n: int) -> None:
     c = told(queued(tree, nodes=3), workload())
-    assert held(settled(c.submit(jobs()))) == n
+    assert held(c.submit(jobs()).settled()) == n
 
 
 @pytest.mark.parametrize("owns", ["the pod", "its controller", "its JobSet"])
@@ -115,7 +111,7 @@ def test_the_workload_owns_the_pod_its_controller_or_its_job_set(owns: str) -> N
     else:
         pods, uids = plain(8, labels={"jobset.sigs.k8s.io/jobset-uid": "uid-js"}), ["uid-js"]
     c = told(queued(PASSES, nodes=3), workload(owners=uids))
-    assert held(settled(c.submit(pods))) == 8
+    assert held(c.submit(pods).settled()) == 8
 
 
 @pytest.mark.parametrize(
@@ -139,76 +135,76 @@ def test_the_workload_owns_the_pod_its_controller_or_its_job_set(owns: str) -> N
 )
 def test_others_pass_no_limit(one: Json) -> None:
     c = told(queued(PASSES, nodes=3), one)
-    assert held(settled(c.submit(jobs()))) == LIMIT
+    assert held(c.submit(jobs()).settled()) == LIMIT
 
 
 def test_naming_a_workload_is_not_being_owned_by_it() -> None:
     said = {"kueue.x-k8s.io/workload": "w"}
     labels = {"kueue.x-k8s.io/managed": "true", "kueue.x-k8s.io/queue-name": "q"}
     c = told(queued("inferGangs: []\n" + PASSES, nodes=3), workload())
-    assert held(settled(c.submit(plain(8, annotations=said, labels=labels)))) == LIMIT
+    assert held(c.submit(plain(8, annotations=said, labels=labels)).settled()) == LIMIT
 
 
 def test_no_more_than_what_is_admitted_passes() -> None:
     c = told(queued(PASSES, nodes=3), workload(gpus="3", n=3))
-    assert held(settled(c.submit(jobs(12)))) == LIMIT + 3
-    assert held(settled(told(c, workload(gpus="3", n=3, ended=2)))) == LIMIT + 3  # nothing is evicted
+    assert held(c.submit(jobs(12)).settled()) == LIMIT + 3
+    assert held(told(c, workload(gpus="3", n=3, ended=2)).settled()) == LIMIT + 3  # nothing is evicted
     c.delete("p0")
     c.delete("p1")
-    assert held(settled(c)) == LIMIT + 1
+    assert held(c.settled()) == LIMIT + 1
 
 
 def test_what_passes_leaves_the_limit_to_others() -> None:
     for first, second in ((jobs(), plain(6)), (plain(6), jobs())):
         c = told(queued(PASSES, nodes=3), workload())
-        settled(settled(c.submit(first)).submit(second))
+        c.submit(first).settled().submit(second).settled()
         assert (held(c, "p"), held(c, "q")) == (8, LIMIT)
 
 
 def test_the_limit_of_the_queue_above_is_passed_too() -> None:
     c = told(queued(PASSES, nodes=4), workload(gpus="20", n=20))
-    settled(c.submit(jobs(20)))
-    settled(c.submit(plain(6)))
+    c.submit(jobs(20)).settled()
+    c.submit(plain(6)).settled()
     assert (held(c, "p"), held(c, "q")) == (20, LIMIT)
 
 
 def test_a_gang_passes_whole_or_not_at_all() -> None:
     c = told(queued(PASSES, nodes=3), workload(gpus="5", n=5))
     pods = [owned(pod, "uid-job") for pod in gang("g", pods=10, namespace="t")]
-    assert held(settled(c.submit(pods))) == 0
-    assert held(settled(told(c, workload(gpus="6", n=6)))) == 10
+    assert held(c.submit(pods).settled()) == 0
+    assert held(told(c, workload(gpus="6", n=6)).settled()) == 10
 
 
 def test_pods_that_wait_start_when_kueue_admits_and_wait_again_when_it_takes_that_back() -> None:
     c = queued(PASSES, nodes=3)
-    assert held(settled(c.submit(jobs()))) == LIMIT
+    assert held(c.submit(jobs()).settled()) == LIMIT
     assert held(told(c, workload(gpus="6", n=6)).run()) == LIMIT + 4
     c.tell(ev.OwnerGone(OwnerName("Workload", "t", "w"), "uid-w"))
-    assert held(settled(c.submit(jobs(4, first=8)))) == 8
+    assert held(c.submit(jobs(4, first=8)).settled()) == 8
     for k in range(4):
         c.delete(f"p{k}")
-    assert held(settled(c)) == LIMIT
+    assert held(c.settled()) == LIMIT
 
 
 def test_one_that_never_fits_its_limit_starts_once_it_is_admitted() -> None:
     c = queued(PASSES, nodes=3)
     pods = [owned(pod, "uid-job") for pod in gang("g", pods=8, namespace="t")]
-    assert held(settled(c.submit(pods))) == 0
+    assert held(c.submit(pods).settled()) == 0
     assert held(told(c, workload()).run()) == 8
 
 
 def test_a_reload_sets_it_and_takes_it_back() -> None:
     c = told(queued(TREE, nodes=3), workload())
-    assert held(settled(c.submit(jobs()))) == LIMIT
-    assert held(settled(reconfigured(c, PASSES))) == 8
+    assert held(c.submit(jobs()).settled()) == LIMIT
+    assert held(reconfigured(c, PASSES).settled()) == 8
     reconfigured(c, TREE)
     c.delete("p0")
-    assert held(settled(c.submit(jobs(2, first=8)))) == 7
+    assert held(c.submit(jobs(2, first=8)).settled()) == 7
 
 
 def test_explain_counts_what_does_not_pass() -> None:
     c = told(queued(PASSES, nodes=3), workload(gpus="8", n=8))
-    settled(c.submit([*jobs(), *plain(5)]))
+    c.submit([*jobs(), *plain(5)]).settled()
     [waits] = [pod for pod in c.pods.values() if not pod.spec.node_name]
     info = c.pod_info(waits.metadata.name)
     assert info.group is not None
@@ -219,8 +215,8 @@ def test_explain_counts_what_does_not_pass() -> None:
 def test_pods_that_pass_a_limit_are_not_evicted_for_one_that_does_not() -> None:
     """They give nothing back there; less important ones within the limit do."""
     c = told(queued(PASSES, nodes=3), workload())
-    settled(c.submit([*jobs(), *plain(4)]))
-    settled(c.submit(make_pod("high", namespace="t", priority=100)))
+    c.submit([*jobs(), *plain(4)]).settled()
+    c.submit(make_pod("high", namespace="t", priority=100)).settled()
     gone = [one.name for one in c.effects if isinstance(one, EvictPod | DeletePod)]
     assert len(gone) == 1
     assert gone[0].startswith("q")
@@ -228,15 +224,15 @@ def test_pods_that_pass_a_limit_are_not_evicted_for_one_that_does_not() -> None:
 
 def test_pods_that_are_taken_from_their_owner_make_no_room_for_others() -> None:
     c = told(queued(PASSES, nodes=4), workload())
-    settled(c.submit([*jobs(), *plain(4)]))
+    c.submit([*jobs(), *plain(4)]).settled()
     for pod in list(c.pods.values()):
         c.update(owned(pod, "uid-nothing"))
     c.restart()
     told(c, workload())
-    assert held(settled(c.submit(jobs(8, first=8)))) == LIMIT + 8
+    assert held(c.submit(jobs(8, first=8)).settled()) == LIMIT + 8
     for k in range(8):
         c.delete(f"p{k}")
-    assert held(settled(c)) == LIMIT + 8
+    assert held(c.settled()) == LIMIT + 8
 
 
 @pytest.mark.parametrize("seed", range(40))

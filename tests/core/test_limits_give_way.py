@@ -11,8 +11,8 @@ from gangsched.lab.sim.objects import RACK, make_node
 from gangsched.model import events as ev
 from gangsched.model.effects import EvictPod
 from gangsched.model.objects import Pod
-from tests.core.queued import pods, queued, started
-from tests.core.test_queues import held, why
+from tests.core.queued import pods, queued
+from tests.core.test_queues import held
 from tests.support.scenario import Cluster, gang
 
 LIMITED = """
@@ -37,7 +37,7 @@ def n_evicted(c: Cluster) -> int:
 
 
 def n_started(c: Cluster, gang: str) -> int:
-    return sum(name.startswith(f"{gang}-") for name in started(c))
+    return sum(name.startswith(f"{gang}-") for name in c.bound())
 
 
 def two_racks() -> Cluster:
@@ -113,7 +113,7 @@ def test_nothing_goes_if_that_would_not_bring_it_within_the_limit() -> None:
     c = queued(LIMITED, nodes=3).submit(low(2)).submit(pods("a", "equal", gpus=6, priority=10)).run()
     c.submit(pods("a", "urgent", gpus=4, priority=10)).run().wait(60.0)
     assert n_evicted(c) == 0
-    assert why(c, "urgent") == "Fairness: queue a: 8 of 8 nvidia.com/gpu used, needs 4"
+    assert c.why("urgent") == "Fairness: queue a: 8 of 8 nvidia.com/gpu used, needs 4"
 
 
 def test_it_is_tried_again_as_soon_as_what_may_go_is_enough() -> None:
@@ -121,7 +121,7 @@ def test_it_is_tried_again_as_soon_as_what_may_go_is_enough() -> None:
     c.submit(pods("a", "urgent", gpus=8, priority=10)).run().wait(20.0)
     assert n_evicted(c) == 0
     c.delete("equal").run().wait(5.0)
-    assert "urgent" in started(c)
+    assert "urgent" in c.bound()
     assert (held(c, "a"), n_evicted(c)) == (8, 4)
 
 
@@ -146,7 +146,7 @@ def test_what_goes_for_one_is_not_counted_for_the_next() -> None:
     going = [pod.metadata.name for pod in c.pods.values() if pod.metadata.deletion_timestamp]
     assert len(going) == 8
     c.delete(*going).run().wait(2.0)
-    assert {"first", "second"} <= {*started(c)}
+    assert {"first", "second"} <= {*c.bound()}
 
 
 def test_a_turn_while_its_victims_go_costs_it_nothing_though_others_wait_for_them_too() -> None:
@@ -165,7 +165,7 @@ def test_a_turn_while_its_victims_go_costs_it_nothing_though_others_wait_for_the
     assert c.group("first").attempts > n_turns
     c.delete(*going).run().wait(2.0)
     assert (n_started(c, "first"), held(c, "a"), n_evicted(c)) == (2, 4, 8)
-    assert "other" in started(c)
+    assert "other" in c.bound()
 
 
 def test_what_is_being_bound_below_the_limit_is_evicted_after_that() -> None:
@@ -178,5 +178,5 @@ def test_what_is_being_bound_below_the_limit_is_evicted_after_that() -> None:
     for bind in c.held_binds:
         c.tell(ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(c.commit(bind)))
     c.run().wait(15.0)
-    assert "urgent" in started(c)
+    assert "urgent" in c.bound()
     assert (held(c, "a"), n_evicted(c)) == (8, 4)

@@ -6,7 +6,6 @@ import pytest
 
 from gangsched.config import Settings, parse_config
 from gangsched.config.documents import file_with
-from gangsched.core.explaining.explain import explain
 from gangsched.core.framework.profile import Profile
 from gangsched.core.groups.own_keys import PREFIX, ignored_on_object, ignored_on_pod
 from gangsched.lab.sim.objects import OURS, make_pod, make_pod_group
@@ -30,10 +29,6 @@ def events(c: Cluster) -> list[str]:
     return [one.message for one in c.all(ef.RecordEvent) if one.reason == "KeyIgnored"]
 
 
-def cures(c: Cluster, name: str) -> tuple[str, ...]:
-    return explain(c.scheduler, c.group(name), c.now_s).cures
-
-
 @pytest.mark.parametrize(
     ("key", "said"),
     [
@@ -53,7 +48,7 @@ def test_a_gang_that_starts_gets_the_warning_too(key: str, said: str) -> None:
     [event] = events(c)
     assert event.startswith(f"pod d/train-0: annotation {key[:80]} is ignored"), event
     assert event.endswith(said), event
-    assert cures(c, "train") == (f"Correct what is ignored: {event}{'.' * (event[-1] != '?')}",)
+    assert c.cures("train") == (f"Correct what is ignored: {event}{'.' * (event[-1] != '?')}",)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +65,7 @@ def test_a_gang_that_starts_gets_the_warning_too(key: str, said: str) -> None:
 def test_a_domain_that_is_nearly_ours_is_a_slip_of_ours(key: str, meant: str) -> None:
     c = cluster().submit(with_annotations(gang("train", pods=2), {key: "4h"})).run()
     assert events(c) == [f"pod d/train-0: annotation {key} is ignored; did you mean gangsched.io/{meant}?"]
-    assert cures(c, "train") == (f"Correct what is ignored: {events(c)[0]}",)
+    assert c.cures("train") == (f"Correct what is ignored: {events(c)[0]}",)
 
 
 def test_a_label_of_a_domain_that_is_nearly_ours_makes_no_gang_and_that_is_reported() -> None:
@@ -180,7 +175,7 @@ def test_a_number_of_members_beside_a_pod_group_with_another_number_is_ignored(t
     assert c.placed("a")
     said = f"it says '{text}', but the gang's PodGroup counts, and it says 2"
     assert events(c) == [f"pod d/a-0: annotation {MIN_MEMBERS_KEY} is ignored: {said}"]
-    assert cures(c, "a") == (f"Correct what is ignored: {events(c)[0]}.",)
+    assert c.cures("a") == (f"Correct what is ignored: {events(c)[0]}.",)
 
 
 def test_the_same_number_beside_a_pod_group_is_no_mistake_and_another_one_is_once_the_object_comes() -> None:
@@ -218,7 +213,7 @@ def test_a_queue_where_none_are_configured_is_ignored() -> None:
     c.submit(make_pod("p", labels={"gangsched.io/queue": "team"})).run()
     c.submit(make_pod("named-nothing", annotations={"gangsched.io/queue": ""})).run()
     assert events(c) == [f"pod d/train-0: annotation {_NO_QUEUES}", f"pod d/p: label {_NO_QUEUES}"]
-    assert cures(c, "train") == (f"Correct what is ignored: {events(c)[0]}.",)
+    assert c.cures("train") == (f"Correct what is ignored: {events(c)[0]}.",)
     quiet = queued(_QUEUES).submit(make_pod("p", annotations={"gangsched.io/queue": "team"})).run()
     assert not events(quiet)
 
@@ -232,7 +227,7 @@ def test_of_lone_pods_that_name_a_queue_where_none_are_configured_the_first_is_r
         c.submit(lone(f"p{k}", "d", "team"), lone(f"q{k}", "e", "team"), lone(f"r{k}", "d", "other")).run()
     first = ["pod d/p0", "pod e/q0", "pod d/r0"]
     assert [event.partition(":")[0] for event in events(c)] == first
-    assert cures(c, "p2") == (f"Correct what is ignored: pod d/p2: annotation {_NO_QUEUES}.",)
+    assert c.cures("p2") == (f"Correct what is ignored: pod d/p2: annotation {_NO_QUEUES}.",)
     reconfigured(c, "").submit(lone("later", "d", "team")).run()
     assert [event.partition(":")[0] for event in events(c)] == [*first, "pod d/later"]
 
@@ -289,7 +284,7 @@ def test_a_pod_group_gets_the_warning_even_before_it_has_pods() -> None:
         " annotation gangsched.io/queue is ignored: it is read on pods"
     )
     c.submit(make_pod("a-0", labels={"scheduling.x-k8s.io/pod-group": "a"})).run()
-    assert cures(c, "a") == (f"Correct what is ignored: {event.message}.",)
+    assert c.cures("a") == (f"Correct what is ignored: {event.message}.",)
     c.object("coscheduling", make_pod_group("a", spec={"minMember": 2}, annotations=own)).run()
     assert len(events(c)) == 1
 
@@ -309,7 +304,7 @@ def test_many_are_named_in_a_bounded_sentence_and_no_edit_makes_an_endless_strea
     c.submit(with_annotations(gang("g", pods=1), {f"gangsched.io/x{i}": "" for i in range(5000)})).run()
     [event] = events(c)
     assert event.endswith("; and 13 more")
-    assert all(len(cure) <= 1024 for cure in cures(c, "g"))
+    assert all(len(cure) <= 1024 for cure in c.cures("g"))
     for i in range(30):
         c.submit(with_annotations([c.pod("g-0")], {f"gangsched.io/y{i}": ""})).run()
     assert len(events(c)) == 1

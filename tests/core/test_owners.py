@@ -82,10 +82,6 @@ def of(kind: Kind, *, nodes: int, settings: Settings = ALL, served: bool = True)
     return c
 
 
-def n_bound(c: Cluster) -> int:
-    return sum(1 for pod in c.pods.values() if pod.spec.node_name)
-
-
 def all_said(c: Cluster) -> str:
     return "\n".join(w.message for w in c.all(ef.WritePodCondition))
 
@@ -96,10 +92,10 @@ def test_the_last_pod_is_waited_for_and_then_all_of_them_start(name: str) -> Non
     c = of(kind, nodes=4)
     pods = made.decoded(kind.pods())
     c.submit(pods[:-1]).run().wait(6.0)
-    assert n_bound(c) == 0
+    assert c.n_bound() == 0
     assert "waits for members: 3 of 4 exist" in all_said(c)
     c.submit(pods[-1:]).run()
-    assert n_bound(c) == 4
+    assert c.n_bound() == 4
     c.five_more_turns_change_nothing()
 
 
@@ -107,7 +103,7 @@ def test_the_last_pod_is_waited_for_and_then_all_of_them_start(name: str) -> Non
 def test_one_node_short_and_none_of_them_starts(name: str) -> None:
     kind = KINDS[name]
     c = of(kind, nodes=3).submit(made.decoded(kind.pods())).run().wait(30.0)
-    assert n_bound(c) == 0
+    assert c.n_bound() == 0
     assert "Insufficient nvidia.com/gpu" in all_said(c)
 
 
@@ -132,14 +128,14 @@ def test_pods_of_a_kind_that_cannot_be_read_wait_for_its_object_and_nobody_else_
 def test_the_next_attempt_starts_whole_too(name: str) -> None:
     kind = KINDS[name]
     c = of(kind, nodes=4).submit(made.decoded(kind.pods())).run()
-    assert n_bound(c) == 4
+    assert c.n_bound() == 4
     c.delete(*[pod.metadata.name for pod in c.pods.values()])
     again = made.decoded(kind.again())
     again = [replace(p, metadata=replace(p.metadata, uid=f"{p.metadata.uid}-again")) for p in again]
     c.submit(again[:-1]).run()
-    assert n_bound(c) == 0
+    assert c.n_bound() == 0
     c.submit(again[-1:]).run()
-    assert n_bound(c) == 4
+    assert c.n_bound() == 4
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -157,11 +153,11 @@ def test_pods_recreated_while_the_old_ones_end_start_together_again(name: str) -
         for p in made.decoded(kind.pods())
     ]
     c.submit(again[:3]).run()
-    assert n_bound(c) == 4, "the old ones hold their nodes, and none of the new ones starts"
+    assert c.n_bound() == 4, "the old ones hold their nodes, and none of the new ones starts"
     c.submit(again[3:]).run()
-    assert n_bound(c) == 8
+    assert c.n_bound() == 8
     c.delete(*old)
-    assert n_bound(c) == 4
+    assert c.n_bound() == 4
     c.five_more_turns_change_nothing()
 
 
@@ -178,8 +174,8 @@ def test_after_a_restart_pods_that_end_do_not_count_for_the_new_ones() -> None:
         for p in made.decoded(kind.pods())
     ]
     c.submit(again[:3]).restart().tell(ev.OwnerPut(made.owner(kind.object()))).run()
-    assert n_bound(c) == 4
-    assert n_bound(c.submit(again[3:]).run()) == 8
+    assert c.n_bound() == 4
+    assert c.submit(again[3:]).run().n_bound() == 8
 
 
 def test_one_pod_that_is_replaced_starts_by_itself_while_the_others_run() -> None:
@@ -187,9 +183,9 @@ def test_one_pod_that_is_replaced_starts_by_itself_while_the_others_run() -> Non
     [pod, *_] = made.decoded(KINDS["JobSet"].pods())
     c.leave(pod.metadata.name)
     c.submit(replace(pod, metadata=replace(pod.metadata, name="a-new", uid="another")))
-    assert n_bound(c.run()) == 4, "there is no room yet"
+    assert c.run().n_bound() == 4, "there is no room yet"
     c.delete(pod.metadata.name).run().wait(2.0)
-    assert n_bound(c) == 4
+    assert c.n_bound() == 4
 
 
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.object is not None])
@@ -198,11 +194,11 @@ def test_pods_whose_owner_comes_late_wait_for_it_and_report_that(name: str) -> N
     assert kind.object is not None
     c = of(kind, nodes=4, served=False)
     c.submit(made.decoded(kind.pods())).run().wait(6.0)
-    assert n_bound(c) == 0
+    assert c.n_bound() == 0
     owner = made.owner(kind.object())
     assert f"waits for {owner.named}, which has not been seen (yet)" in all_said(c)
     c.tell(ev.OwnerPut(owner)).run()
-    assert n_bound(c) == 4
+    assert c.n_bound() == 4
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -210,7 +206,7 @@ def test_nothing_is_inferred_where_nobody_asked_for_it(name: str) -> None:
     kind = KINDS[name]
     c = of(kind, nodes=3, settings=Settings()).submit(made.decoded(kind.pods())).run()
     # A label that names Kueue's own group is refused rather than passed over (foreignMarkers).
-    assert n_bound(c) == (0 if name == "Kueue pod group" else 3)
+    assert c.n_bound() == (0 if name == "Kueue pod group" else 3)
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -219,25 +215,25 @@ def test_after_a_restart_a_gang_that_runs_is_left_alone_and_one_that_waits_waits
     c = of(kind, nodes=4).submit(made.decoded(kind.pods())).run()
     owners = [] if kind.object is None else [ev.OwnerPut(made.owner(kind.object()))]
     c.restart().tell(*owners).run().five_more_turns_change_nothing()
-    assert n_bound(c) == 4
+    assert c.n_bound() == 4
 
 
 def test_a_job_is_left_alone_by_default_and_one_without_indices_always() -> None:
     c = cluster(nodes=4, settings=BY_DEFAULT).submit(made.decoded(made.job_pods("a", 3))).run()
-    assert n_bound(c) == 3
+    assert c.n_bound() == 3
     c = cluster(nodes=4, settings=ALL).tell(
         ev.OwnerPut(made.owner(made.job("a", parallelism=4, indexed=False)))
     )
     c.submit(made.decoded(made.job_pods("a", 3, indexed=False))).run()
-    assert n_bound(c) == 3
+    assert c.n_bound() == 3
 
 
 def test_a_job_starts_with_as_many_as_run_at_a_time_and_goes_on_one_by_one() -> None:
     c = cluster(nodes=4, settings=ALL)
     c.tell(ev.OwnerPut(made.owner(made.job("a", parallelism=3, completions=9))))
     pods = made.decoded(made.job_pods("a", 4))
-    assert n_bound(c.submit(pods[:2]).run()) == 0
-    assert n_bound(c.submit(pods[2:3]).run()) == 3
+    assert c.submit(pods[:2]).run().n_bound() == 0
+    assert c.submit(pods[2:3]).run().n_bound() == 3
     c.phase("a-0", "Succeeded")
     c.submit(pods[3:]).run()
     assert c.pod("a-3").spec.node_name
@@ -251,7 +247,7 @@ def test_an_explicit_group_always_wins() -> None:
         replace(p, metadata=replace(p.metadata, labels={**(p.metadata.labels or {}), **own})) for p in pods
     ]
     c.submit(with_annotations(pods, {MIN_MEMBERS_KEY: "2"})).run()
-    assert n_bound(c) == 2
+    assert c.n_bound() == 2
     assert c.group_names() == ["d/mine"]
 
 
@@ -267,25 +263,25 @@ def test_a_basic_pod_group_of_the_job_controller_asks_for_nothing(is_late: bool)
     if not is_late:
         c.object("core", basic)
     pods = in_core_group(made.decoded(made.job_pods("a", 4)), "a-1f2e")
-    assert n_bound(c.submit(pods[:3]).run()) == 0
+    assert c.submit(pods[:3]).run().n_bound() == 0
     if is_late:
-        assert n_bound(c.object("core", basic).run()) == 0
-    assert n_bound(c.submit(pods[3:]).run()) == 4
+        assert c.object("core", basic).run().n_bound() == 0
+    assert c.submit(pods[3:]).run().n_bound() == 4
 
 
 def test_a_gang_that_the_job_asks_for_in_its_own_words_wins() -> None:
     c = cluster(nodes=4, settings=ALL).tell(ev.OwnerPut(made.owner(made.job("a", parallelism=4))))
     c.object("core", make_pod_group("a-1f2e", spec={"schedulingPolicy": {"gang": {"minCount": 2}}}))
     pods = in_core_group(made.decoded(made.job_pods("a", 2)), "a-1f2e")
-    assert n_bound(c.submit(pods).run()) == 2
+    assert c.submit(pods).run().n_bound() == 2
 
 
 def test_min_members_makes_a_controllers_gang_elastic() -> None:
     c = cluster(nodes=4, settings=ALL).tell(ev.OwnerPut(made.owner(made.job_set("a", ROLES))))
     pods = with_annotations(made.decoded(made.job_set_pods("a", ROLES)), {MIN_MEMBERS_KEY: "2"})
-    assert n_bound(c.submit(pods[:1]).run()) == 0
-    assert n_bound(c.submit(pods[1:2]).run()) == 2
-    assert n_bound(c.submit(pods[2:]).run()) == 4
+    assert c.submit(pods[:1]).run().n_bound() == 0
+    assert c.submit(pods[1:2]).run().n_bound() == 2
+    assert c.submit(pods[2:]).run().n_bound() == 4
 
 
 # -- JobSets ------------------------------------------------------------------------------------------------
@@ -296,9 +292,9 @@ def test_pods_of_an_old_attempt_do_not_count_for_the_new_one() -> None:
     c.submit(made.decoded(made.job_set_pods("a", ROLES))).run()
     again = made.decoded(made.job_set_pods("a", ROLES, attempt=1))
     c.submit(again[:3]).run()
-    assert n_bound(c) == 4
+    assert c.n_bound() == 4
     c.submit(again[3:]).run()
-    assert n_bound(c) == 8
+    assert c.n_bound() == 8
 
 
 @pytest.mark.parametrize("how", ["InOrder", "dependsOn"])
@@ -310,11 +306,11 @@ def test_a_job_set_that_starts_in_order_starts_each_of_its_jobs_whole(how: str) 
         item["spec"]["replicatedJobs"][1]["dependsOn"] = [{"name": "driver", "status": "Ready"}]
     c = cluster(nodes=3, settings=ALL).tell(ev.OwnerPut(made.owner(item)))
     driver, *workers = made.decoded(made.job_set_pods("a", ROLES))
-    assert n_bound(c.submit(driver).run()) == 1
+    assert c.submit(driver).run().n_bound() == 1
     c.submit(workers[:2]).run()
-    assert n_bound(c) == 1, "the others of its role are waited for"
+    assert c.n_bound() == 1, "the others of its role are waited for"
     c.submit(workers[2:]).run()
-    assert n_bound(c) == 1, "one node short"
+    assert c.n_bound() == 1, "one node short"
     [told] = [e.message for e in c.all(ef.RecordEvent) if e.reason == "NotOneGang"]
     assert "JobSet d/a is not one gang, each of its roles is a gang of its own" in told
     assert how in told
@@ -326,7 +322,7 @@ def test_a_job_set_with_exclusive_topology_is_no_gang_and_one_pod_reports_that()
     pods = made.decoded(made.job_set_pods("a", ROLES))
     for k in range(4):
         c.submit(pods[k]).run()
-        assert n_bound(c) == k + 1
+        assert c.n_bound() == k + 1
     [told] = [e.message for e in c.all(ef.RecordEvent) if e.reason == "NotOneGang"]
     assert "its pods are started one by one: annotation alpha.jobset.sigs.k8s.io/exclusive-topology" in told
 
@@ -336,10 +332,10 @@ def test_pods_that_came_before_the_job_set_are_grouped_again_when_it_is_seen() -
     c = cluster(nodes=4, settings=ALL)
     driver, *workers = made.decoded(made.job_set_pods("a", ROLES))
     c.submit(driver).run()
-    assert n_bound(c) == 0
+    assert c.n_bound() == 0
     c.tell(ev.OwnerPut(made.owner(item))).run()
-    assert n_bound(c) == 1
-    assert n_bound(c.submit(workers).run()) == 4
+    assert c.n_bound() == 1
+    assert c.submit(workers).run().n_bound() == 4
 
 
 def test_templates_of_another_scheduler_are_not_waited_for() -> None:
@@ -348,8 +344,8 @@ def test_templates_of_another_scheduler_are_not_waited_for() -> None:
     c = cluster(nodes=4, settings=ALL).tell(ev.OwnerPut(made.owner(item)))
     driver, *workers = made.decoded(made.job_set_pods("a", ROLES))
     c.submit(replace(driver, spec=replace(driver.spec, scheduler_name="default-scheduler")))
-    assert n_bound(c.submit(workers[:2]).run()) == 0
-    assert n_bound(c.submit(workers[2:]).run()) == 3
+    assert c.submit(workers[:2]).run().n_bound() == 0
+    assert c.submit(workers[2:]).run().n_bound() == 3
 
 
 # -- LeaderWorkerSets ---------------------------------------------------------------------------------------
@@ -359,11 +355,11 @@ def test_a_leader_that_must_be_ready_first_starts_alone_and_then_its_workers_as_
     item = made.leader_worker_set("a", size=4, policy="LeaderReady")
     c = cluster(nodes=3, settings=ALL).tell(ev.OwnerPut(made.owner(item)))
     leader, *workers = made.decoded(made.leader_worker_pods("a", size=4))
-    assert n_bound(c.submit(leader).run()) == 1
+    assert c.submit(leader).run().n_bound() == 1
     c.submit(workers[:2]).run()
-    assert n_bound(c) == 1
+    assert c.n_bound() == 1
     c.submit(workers[2:]).run()
-    assert n_bound(c) == 1, "two nodes for three workers"
+    assert c.n_bound() == 1, "two nodes for three workers"
     assert "Insufficient" in c.said(workers[0].metadata.name)
 
 
@@ -377,7 +373,7 @@ def test_a_leader_that_starts_alone_says_that_no_room_is_kept_for_its_workers(*,
     for k in range(2):
         pods = made.leader_worker_pods("a", size=4, replica=k, workers=range(1), annotations=marks)
         c.submit(made.decoded(pods)).run()
-    assert n_bound(c) == 2
+    assert c.n_bound() == 2
     (told,) = [one.message for one in c.all(ef.RecordEvent) if one.reason == "NotOneGang"]
     assert "its leader is started alone, and no room is kept for its workers (3), which may find none" in told
     group = c.groups()[0]
@@ -392,10 +388,10 @@ def test_an_update_that_waits_for_its_own_old_pods_says_what_lets_it_go_on() -> 
     c.tell(ev.OwnerPut(made.owner(made.leader_worker_set("a", size=2, replicas=2))))
     for k in range(2):
         c.submit(made.decoded(made.leader_worker_pods("a", size=2, replica=k))).run()
-    assert n_bound(c) == 4
+    assert c.n_bound() == 4
     new = made.decoded(made.leader_worker_pods("a", size=2, replica=2, revision="7a01"))
     c.submit(new).run().wait(1.0)
-    assert n_bound(c) == 4
+    assert c.n_bound() == 4
     assert (
         "4 pods of former revisions of LeaderWorkerSet d/a hold room, and its update waits for them; "
         "spec.rolloutStrategy.rollingUpdateConfiguration with maxUnavailable of at least 1 and maxSurge 0"
@@ -412,9 +408,9 @@ def test_exclusive_topology_of_a_leader_is_seen_on_the_pod() -> None:
     c = cluster(nodes=4, settings=ALL).tell(ev.KindMissing("owners.LeaderWorkerSet"))
     marks = {"leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"}
     leader, *workers = made.decoded(made.leader_worker_pods("a", size=3, annotations=marks))
-    assert n_bound(c.submit(leader).run()) == 1
-    assert n_bound(c.submit(workers[:1]).run()) == 1
-    assert n_bound(c.submit(workers[1:]).run()) == 3
+    assert c.submit(leader).run().n_bound() == 1
+    assert c.submit(workers[:1]).run().n_bound() == 1
+    assert c.submit(workers[1:]).run().n_bound() == 3
 
 
 def test_replicas_and_revisions_are_gangs_of_their_own() -> None:
@@ -422,8 +418,8 @@ def test_replicas_and_revisions_are_gangs_of_their_own() -> None:
     first = made.decoded(made.leader_worker_pods("a", size=2))
     second = made.decoded(made.leader_worker_pods("a", size=2, replica=1))
     c.submit(first[:1], second[:1]).run()
-    assert n_bound(c) == 0
-    assert n_bound(c.submit(first[1:]).run()) == 2
+    assert c.n_bound() == 0
+    assert c.submit(first[1:]).run().n_bound() == 2
 
 
 def test_a_size_that_is_no_number_is_refused_with_the_reason() -> None:
@@ -432,7 +428,7 @@ def test_a_size_that_is_no_number_is_refused_with_the_reason() -> None:
         made.decoded(made.leader_worker_pods("a", size=2)), {"leaderworkerset.sigs.k8s.io/size": "-1"}
     )
     c.submit(pods).run()
-    assert n_bound(c) == 0
+    assert c.n_bound() == 0
     assert "leaderworkerset.sigs.k8s.io/size: '-1', it should be a whole number from 1 to" in c.said("a-0")
 
 
@@ -440,7 +436,7 @@ def test_a_gang_of_two_schedulers_is_refused_where_only_the_pods_say_how_many() 
     c = cluster(nodes=4, settings=ALL).tell(ev.KindMissing("owners.LeaderWorkerSet"))
     leader, *workers = made.decoded(made.leader_worker_pods("a", size=3))
     c.submit(replace(leader, spec=replace(leader.spec, scheduler_name=STRANGER)), workers).run().wait(6.0)
-    assert n_bound(c) == 0
+    assert c.n_bound() == 0
     assert "members name different schedulers" in all_said(c)
 
 
@@ -451,9 +447,9 @@ def test_a_cluster_that_scales_starts_with_its_least_and_grows() -> None:
     item = made.ray_cluster("a", workers=3, min_workers=1, autoscaling=True)
     c = cluster(nodes=4, settings=ALL).tell(ev.OwnerPut(made.owner(item)))
     head, *workers = made.decoded(made.ray_pods("a", workers=3))
-    assert n_bound(c.submit(head).run()) == 0
-    assert n_bound(c.submit(workers[:1]).run()) == 2
-    assert n_bound(c.submit(workers[1:]).run()) == 4
+    assert c.submit(head).run().n_bound() == 0
+    assert c.submit(workers[:1]).run().n_bound() == 2
+    assert c.submit(workers[1:]).run().n_bound() == 4
 
 
 def test_hosts_of_a_replica_are_counted_and_the_submitter_is_not() -> None:
@@ -461,10 +457,10 @@ def test_hosts_of_a_replica_are_counted_and_the_submitter_is_not() -> None:
         ev.OwnerPut(made.owner(made.ray_cluster("a", workers=2, hosts=2)))
     )
     c.submit(made.decoded([made.ray_submitter("a", gpus=0)])).run()
-    assert n_bound(c) == 1
+    assert c.n_bound() == 1
     pods = made.decoded(made.ray_pods("a", workers=4))
-    assert n_bound(c.submit(pods[:4]).run()) == 1
-    assert n_bound(c.submit(pods[4:]).run()) == 6
+    assert c.submit(pods[:4]).run().n_bound() == 1
+    assert c.submit(pods[4:]).run().n_bound() == 6
 
 
 # -- a minimum for each role -----------------------------------------------------------------------------
@@ -487,41 +483,41 @@ def test_workers_of_one_group_do_not_start_for_those_of_another_that_never_fit(*
     item, first, big = ray_of_two()
     c = cluster(nodes=8, settings=ALL).tell(ev.OwnerPut(made.owner(item)))
     c.submit([*big, *first] if backwards else [*first, *big]).run().wait(700.0)
-    assert n_bound(c) == 0
+    assert c.n_bound() == 0
     assert "role big: " in all_said(c)
     for k in range(2):
         c.node(make_node(f"large-{k}", gpus=16))
-    assert n_bound(c.run().wait(30.0)) == 6
+    assert c.run().wait(30.0).n_bound() == 6
 
 
 def test_workers_of_one_group_are_not_counted_for_those_of_another_that_do_not_exist() -> None:
     item, first, big = ray_of_two()
     c = cluster(nodes=8, settings=ALL).tell(ev.OwnerPut(made.owner(item)))
-    assert n_bound(c.submit(first).run().wait(6.0)) == 0
+    assert c.submit(first).run().wait(6.0).n_bound() == 0
     assert "role big: 0 of 2" in all_said(c)
     c.node(make_node("large-0", gpus=16)).node(make_node("large-1", gpus=16))
-    assert n_bound(c.submit(big).run().wait(30.0)) == 6
+    assert c.submit(big).run().wait(30.0).n_bound() == 6
 
 
 def test_an_elastic_cluster_needs_its_head() -> None:
     item = made.ray_cluster("a", workers=4)
     c = cluster(nodes=8, settings=ALL).tell(ev.OwnerPut(made.owner(item)))
     pods = with_annotations(made.decoded(made.ray_pods("a", workers=4)), {MIN_MEMBERS_KEY: "2"})
-    assert n_bound(c.submit(pods[1:]).run().wait(6.0)) == 0
-    assert n_bound(c.submit(pods[:1]).run().wait(6.0)) == 5
+    assert c.submit(pods[1:]).run().wait(6.0).n_bound() == 0
+    assert c.submit(pods[:1]).run().wait(6.0).n_bound() == 5
 
 
 def test_a_cluster_whose_pods_are_gangs_of_their_own_needs_no_head() -> None:
     c = cluster(nodes=8, settings=ALL).tell(ev.OwnerPut(made.owner(made.ray_cluster("a", workers=4))))
     pods = with_annotations(made.decoded(made.ray_pods("a", workers=4)), {MIN_MEMBERS_KEY: "1"})
-    assert n_bound(c.submit(pods[1:3]).run().wait(6.0)) == 2
+    assert c.submit(pods[1:3]).run().wait(6.0).n_bound() == 2
 
 
 def test_an_elastic_replica_needs_its_leader() -> None:
     c = cluster(nodes=8, settings=ALL).tell(ev.OwnerPut(made.owner(made.leader_worker_set("a", size=4))))
     pods = with_annotations(made.decoded(made.leader_worker_pods("a", size=4)), {MIN_MEMBERS_KEY: "2"})
-    assert n_bound(c.submit(pods[1:]).run().wait(6.0)) == 0
-    assert n_bound(c.submit(pods[:1]).run().wait(6.0)) == 4
+    assert c.submit(pods[1:]).run().wait(6.0).n_bound() == 0
+    assert c.submit(pods[:1]).run().wait(6.0).n_bound() == 4
 
 
 def two_sets(n_main: int, n_side: int, *, reclaimable: int = 0) -> made.Json:
@@ -540,8 +536,8 @@ def test_pod_sets_of_a_workload_are_counted_each() -> None:
     side = made.admitted_pods("b", "w", 2)
     for one in side:
         one["metadata"]["labels"]["kueue.x-k8s.io/podset"] = "side"
-    assert n_bound(c.submit(main).run().wait(6.0)) == 0
-    assert n_bound(c.submit(made.decoded(side)).run().wait(6.0)) == 6
+    assert c.submit(main).run().wait(6.0).n_bound() == 0
+    assert c.submit(made.decoded(side)).run().wait(6.0).n_bound() == 6
 
 
 def test_pods_of_a_workload_that_name_no_pod_set_are_counted_together() -> None:
@@ -549,7 +545,7 @@ def test_pods_of_a_workload_that_name_no_pod_set_are_counted_together() -> None:
     pods = made.admitted_pods("a", "w", 4)
     for one in pods:
         del one["metadata"]["labels"]["kueue.x-k8s.io/podset"]
-    assert n_bound(c.submit(made.decoded(pods)).run().wait(6.0)) == 4
+    assert c.submit(made.decoded(pods)).run().wait(6.0).n_bound() == 4
 
 
 def test_what_has_succeeded_counts_for_its_own_role() -> None:
@@ -558,16 +554,16 @@ def test_what_has_succeeded_counts_for_its_own_role() -> None:
     side = made.admitted_pods("b", "w", 2)
     for one in side:
         one["metadata"]["labels"]["kueue.x-k8s.io/podset"] = "side"
-    assert n_bound(c.submit(made.decoded(side)).run().wait(6.0)) == 0
-    assert n_bound(c.submit(main).run().wait(6.0)) == 3
+    assert c.submit(made.decoded(side)).run().wait(6.0).n_bound() == 0
+    assert c.submit(main).run().wait(6.0).n_bound() == 3
 
 
 def test_replicated_jobs_of_a_job_set_are_counted_each() -> None:
     c = cluster(nodes=8, settings=ALL).tell(ev.OwnerPut(made.owner(made.job_set("a", ROLES))))
     pods = made.decoded(made.job_set_pods("a", ROLES))
     spare = replace(pods[-1], metadata=replace(pods[-1].metadata, name="spare", uid="spare"))
-    assert n_bound(c.submit([*pods[1:], spare]).run().wait(6.0)) == 0
-    assert n_bound(c.submit(pods[:1]).run().wait(6.0)) == 5
+    assert c.submit([*pods[1:], spare]).run().wait(6.0).n_bound() == 0
+    assert c.submit(pods[:1]).run().wait(6.0).n_bound() == 5
 
 
 # -- Kueue --------------------------------------------------------------------------------------------------
@@ -578,25 +574,25 @@ def test_gated_pods_are_not_counted_and_the_last_gate_starts_the_gang() -> None:
     gates = ("kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology")
     c.submit(made.decoded(made.kueue_group_pods("a", 3, gates=gates))).run()
     for k in range(3):
-        assert n_bound(c) == 0
+        assert c.n_bound() == 0
         pod = c.pod(f"a-{k}")
         one = pod.spec.scheduling_gates
         assert one is not None
         c.update(pod, spec=replace(pod.spec, scheduling_gates=one[1:])).run()
-        assert n_bound(c) == 0
+        assert c.n_bound() == 0
         pod = c.pod(f"a-{k}")
         c.update(pod, spec=replace(pod.spec, scheduling_gates=None)).run()
-    assert n_bound(c) == 3
+    assert c.n_bound() == 3
 
 
 def test_a_workload_that_lost_its_admission_is_waited_for() -> None:
     c = cluster(nodes=4, settings=ALL)
     c.tell(ev.OwnerPut(made.owner(made.workload("w", asked=2, admitted=None))))
     c.submit(made.decoded(made.admitted_pods("a", "w", 2))).run().wait(6.0)
-    assert n_bound(c) == 0
+    assert c.n_bound() == 0
     assert "gang d/w waits for Workload d/w, which is not admitted by Kueue (yet)" in all_said(c)
     c.tell(ev.OwnerPut(made.owner(made.workload("w", asked=2, admitted=2)))).run()
-    assert n_bound(c) == 2
+    assert c.n_bound() == 2
 
 
 def test_what_serves_or_is_elastic_is_no_gang() -> None:
@@ -604,7 +600,7 @@ def test_what_serves_or_is_elastic_is_no_gang() -> None:
     c.submit(made.decoded(made.kueue_group_pods("a", 1, total=4, serving=True))).run()
     c.tell(ev.OwnerPut(made.owner(made.workload("w", asked=4, admitted=4, elastic=True))))
     c.submit(made.decoded(made.admitted_pods("b", "w", 1))).run()
-    assert n_bound(c) == 2
+    assert c.n_bound() == 2
 
 
 # -- what can never gather ----------------------------------------------------------------------------------
@@ -669,16 +665,16 @@ def test_a_namespace_says_for_itself_what_is_inferred() -> None:
     c = cluster(nodes=4, settings=BY_DEFAULT)
     c.tell(ev.OwnerPut(made.owner(made.job_set("a", ROLES))))
     pods = made.decoded(made.job_set_pods("a", ROLES))
-    assert n_bound(c.submit(pods[:2]).run()) == 0
+    assert c.submit(pods[:2]).run().n_bound() == 0
     c.tell(namespace("other", "none")).run()
-    assert n_bound(c) == 0
+    assert c.n_bound() == 0
     c.tell(namespace("d", "none")).run()
-    assert n_bound(c) == 2
+    assert c.n_bound() == 2
     c.delete(*[pod.metadata.name for pod in c.pods.values()])
     c.tell(namespace("d", "Job.JobSet"))
-    assert n_bound(c.submit(pods[:3]).run()) == 0
+    assert c.submit(pods[:3]).run().n_bound() == 0
     c.tell(namespace("d", None))
-    assert n_bound(c.submit(pods[3:]).run()) == 4
+    assert c.submit(pods[3:]).run().n_bound() == 4
 
 
 def test_a_kind_that_only_a_namespace_asks_for_is_followed_from_then_on() -> None:
@@ -689,11 +685,11 @@ def test_a_kind_that_only_a_namespace_asks_for_is_followed_from_then_on() -> Non
     assert c.scheduler.newly_watched() == ("owners.Job",)
     assert not c.scheduler.newly_watched()
     c.submit(made.decoded(made.job_pods("a", 2))).run()
-    assert n_bound(c) == 0
+    assert c.n_bound() == 0
     c.submit(make_pod("lone", gpus=1)).run()
-    assert n_bound(c) == 1, "others do not wait for it"
+    assert c.n_bound() == 1, "others do not wait for it"
     c.tell(ev.KindSynced("owners.Job"), ev.OwnerPut(made.owner(made.job("a", parallelism=2)))).run()
-    assert n_bound(c) == 3
+    assert c.n_bound() == 3
 
 
 def test_a_namespace_that_asks_for_nonsense_is_reported() -> None:
@@ -706,10 +702,10 @@ def test_a_namespace_that_asks_for_nonsense_is_reported() -> None:
 def test_a_kind_that_is_not_served_is_reported_and_waited_for() -> None:
     c = cluster(nodes=4, settings=ALL).tell(ev.KindMissing("owners.JobSet"))
     c.submit(made.decoded(made.job_set_pods("a", ROLES))).run().wait(6.0)
-    assert n_bound(c) == 0
+    assert c.n_bound() == 0
     assert "the API server does not serve this kind or does not let the scheduler read it" in all_said(c)
     c.tell(ev.KindSynced("owners.JobSet"), ev.OwnerPut(made.owner(made.job_set("a", ROLES)))).run()
-    assert n_bound(c) == 4
+    assert c.n_bound() == 4
 
 
 def test_an_object_that_cannot_be_read_costs_its_own_gang_alone() -> None:
@@ -731,7 +727,7 @@ def test_what_is_known_of_owners_goes_with_them() -> None:
     for k in range(5):
         item = made.owner(made.job_set(f"a{k}", ROLES))
         c.tell(ev.OwnerPut(item)).submit(made.decoded(made.job_set_pods(f"a{k}", ROLES))).run()
-        assert n_bound(c) == 4
+        assert c.n_bound() == 4
         c.delete(*[pod.metadata.name for pod in c.pods.values()])
         c.tell(ev.OwnerGone(item.named, item.uid))
     owners: Any = c.scheduler.owners
@@ -747,7 +743,7 @@ def test_an_owner_that_goes_first_leaves_a_running_gang_as_it_was() -> None:
         .run()
     )
     c.tell(ev.OwnerGone(OwnerName("JobSet", "d", "a"), item.uid)).run()
-    assert n_bound(c) == 4
+    assert c.n_bound() == 4
     assert c.group("a").definition is not None
     c.five_more_turns_change_nothing()
 
@@ -756,11 +752,11 @@ def test_another_configuration_takes_effect_on_what_waits() -> None:
     c = cluster(nodes=4, settings=ALL)
     c.tell(ev.OwnerPut(made.owner(made.job_set("a", ROLES))))
     c.submit(made.decoded(made.job_set_pods("a", ROLES))[:2]).run()
-    assert n_bound(c) == 0
+    assert c.n_bound() == 0
     reconfigured(c, dict(c.profiles()), Settings())
-    assert n_bound(c) == 2
+    assert c.n_bound() == 2
 
 
 def test_pods_without_marks_are_what_they_were() -> None:
     c = cluster(nodes=2, settings=ALL).submit(make_pod("a", gpus=8)).run()
-    assert n_bound(c) == 1
+    assert c.n_bound() == 1

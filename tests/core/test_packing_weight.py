@@ -55,32 +55,26 @@ def weighing(pods: list[Pod], weight: object) -> list[Pod]:
     return with_annotations(pods, {PACKING_WEIGHT_KEY: str(weight)})
 
 
-def of(c: Cluster, name: str) -> list[str]:
-    names = sorted(p.spec.node_name for p in c.pods.values() if p.metadata.name.startswith(f"{name}-"))
-    assert all(names), names
-    return names
-
-
 def test_a_gang_goes_to_the_idle_half_or_is_packed_as_the_setting_says() -> None:
     packed = half_loaded(Cluster()).submit(gang("a", pods=4)).run()
-    assert len(set(of(packed, "a"))) == 1
-    assert of(packed, "a")[0].startswith("busy")
+    assert len(set(packed.nodes_of("a"))) == 1
+    assert packed.nodes_of("a")[0].startswith("busy")
     spread = half_loaded(configured("packing: {weight: 0}")).submit(gang("a", pods=4)).run()
-    assert [name[:4] for name in of(spread, "a")] == ["idle"] * 4
-    assert len(set(of(spread, "a"))) == 4
+    assert [name[:4] for name in spread.nodes_of("a")] == ["idle"] * 4
+    assert len(set(spread.nodes_of("a"))) == 4
     between = half_loaded(configured("packing: {weight: 1}")).submit(gang("a", pods=4)).run()
-    assert [name[:4] for name in of(between, "a")] == ["idle"] * 4
-    assert len(set(of(between, "a"))) == 1
+    assert [name[:4] for name in between.nodes_of("a")] == ["idle"] * 4
+    assert len(set(between.nodes_of("a"))) == 1
     heavy = half_loaded(configured("packing: {weight: 100}")).submit(gang("a", pods=4)).run()
-    assert of(heavy, "a") == of(packed, "a")
+    assert heavy.nodes_of("a") == packed.nodes_of("a")
 
 
 def test_a_gang_may_say_it_for_itself() -> None:
     c = half_loaded(Cluster()).submit(weighing(gang("a", pods=4), 0), gang("b", pods=4)).run()
-    assert len(set(of(c, "a"))) == 4
-    assert len(set(of(c, "b"))) == 1
+    assert len(set(c.nodes_of("a"))) == 4
+    assert len(set(c.nodes_of("b"))) == 1
     c = half_loaded(configured("packing: {weight: 0}")).submit(weighing(gang("a", pods=4), 100)).run()
-    assert len(set(of(c, "a"))) == 1
+    assert len(set(c.nodes_of("a"))) == 1
 
 
 def test_a_pod_group_says_it_and_so_do_its_pods_where_it_does_not() -> None:
@@ -91,7 +85,7 @@ def test_a_pod_group_says_it_and_so_do_its_pods_where_it_does_not() -> None:
         c = half_loaded(Cluster())
         c.object("coscheduling", make_pod_group("a", spec={"minMember": 4}, annotations=own))
         c.submit(pods if on_pods is None else weighing(pods, on_pods)).run()
-        assert len(set(of(c, "a"))) == n_nodes, (on_object, on_pods)
+        assert len(set(c.nodes_of("a"))) == n_nodes, (on_object, on_pods)
 
 
 @pytest.mark.parametrize("said", ["", "-1", "1.5", "much", "100001", "9" * 300])
@@ -130,7 +124,7 @@ def test_a_users_own_score_steers_a_gang_where_packing_has_a_weight() -> None:
             c.node(make_node(f"n{i}", gpus=4 if i == 0 else 8))
         pods = gang("a", pods=4)
         c.submit(pods if weight is None else weighing(pods, weight)).run()
-        assert set(of(c, "a")) == {node}, weight
+        assert set(c.nodes_of("a")) == {node}, weight
 
 
 @pytest.mark.parametrize("gpus", [1, 2, 4, 8])
@@ -176,7 +170,7 @@ def _random_story(seed: int) -> list[tuple[str, str]]:
 
 def _counts(c: Cluster) -> tuple[int, int]:
     """(nodes, racks) that the gang is on."""
-    return len(set(of(c, "a"))), len({_rack(c, name) for name in of(c, "a")})
+    return len(set(c.nodes_of("a"))), len({_rack(c, name) for name in c.nodes_of("a")})
 
 
 def _rack(c: Cluster, node: str) -> str:

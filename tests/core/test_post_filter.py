@@ -9,7 +9,6 @@ from gangsched.core.framework.interface import Code, DryRun, PostFilterResult, S
 from gangsched.core.framework.plan import FitError, Plan
 from gangsched.core.framework.profile import Demand
 from gangsched.lab.sim.objects import make_pod
-from gangsched.model import effects as ef
 from tests.core.plugins import with_plugins
 from tests.core.test_points import Noting
 from tests.support.scenario import Cluster, gang
@@ -54,10 +53,6 @@ def full(*plugins: Maker) -> Cluster:
     return c.submit([make_pod(f"old-{k}", gpus=8) for k in range(FULL)]).run().clear()
 
 
-def evicted(c: Cluster) -> list[str]:
-    return [one.name for one in c.effects if isinstance(one, ef.EvictPod)]
-
-
 def test_it_is_not_asked_where_a_node_is_left() -> None:
     maker = Maker("A", no("never"))
     c = with_plugins(maker).submit(gang("g", pods=4, gpus=8)).run()
@@ -71,7 +66,7 @@ def test_reasons_are_added_to_that_of_the_filters_in_the_order_of_the_plugins() 
     assert len(first.asked) == len(second.asked) == 1
     assert first.asked[0].startswith("0/4 nodes are available")
     assert c.said("new").endswith("A knows no way. Nor does B.")
-    assert not evicted(c)
+    assert not c.evicted()
 
 
 def test_the_first_that_makes_room_wins_and_the_unit_waits_for_it() -> None:
@@ -81,7 +76,7 @@ def test_the_first_that_makes_room_wins_and_the_unit_waits_for_it() -> None:
     c.submit(make_pod("new", gpus=8)).run()
     assert len(first.asked) == len(second.asked) == 1
     assert not third.asked
-    [victim] = evicted(c)
+    [victim] = c.evicted()
     assert c.pod(victim).spec.node_name == "n0"
     assert c.state("new") == "waiting"
     c.delete(victim).run()
@@ -91,7 +86,7 @@ def test_the_first_that_makes_room_wins_and_the_unit_waits_for_it() -> None:
 def test_what_it_tries_is_the_whole_gang() -> None:
     c = full(Maker("A", takes_node_0)).submit(gang("g", pods=2, gpus=8)).run()
     assert "of no use" in c.said("g-0")
-    assert not evicted(c)
+    assert not c.evicted()
 
 
 def test_a_refusal_that_no_eviction_helps_does_not_ask_it() -> None:
@@ -119,4 +114,4 @@ def test_one_that_answers_nonsense_is_named() -> None:
     maker = Maker("A", lambda *_: "perhaps")  # type: ignore[arg-type]
     c = full(maker).submit(make_pod("new", gpus=8)).run()
     assert "A" in c.said("new")
-    assert not evicted(c)
+    assert not c.evicted()

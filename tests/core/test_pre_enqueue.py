@@ -94,10 +94,6 @@ def told(c: Cluster, name: str) -> list[tuple[str, str]]:
     return [(one.reason, one.message) for one in c.all(ef.WritePodCondition) if one.name == name]
 
 
-def started(c: Cluster) -> list[str]:
-    return [bind.name for bind in c.all(ef.BindPod)]
-
-
 # -- at once -----------------------------------------------------------------------------------------------
 
 
@@ -108,7 +104,7 @@ def test_a_pod_is_kept_out_by_what_its_namespace_holds_and_let_in_when_that_is_f
     assert c.state("c") == "gated"
     assert told(c, "c") == [("SchedulingGated", "Quota: 2 of 2 GPUs are used")]
     c.delete("a").wait(0.1).run()
-    assert started(c) == ["a", "b", "c"]
+    assert c.binds() == ["a", "b", "c"]
 
 
 def test_a_member_let_in_when_the_report_on_its_gang_is_due_is_counted() -> None:
@@ -120,7 +116,7 @@ def test_a_member_let_in_when_the_report_on_its_gang_is_due_is_counted() -> None
     says.status = SUCCESS
     c.now_s += 8.0
     c.wait(0.0)
-    assert started(c) == ["a-0", "a-1"]
+    assert c.binds() == ["a-0", "a-1"]
     assert not [text for _, text in told(c, "a-0") if "waits for members" in text]
 
 
@@ -133,7 +129,7 @@ def test_only_the_changes_that_a_plugin_names_make_it_look_again() -> None:
     c.node(make_node("more", gpus=8)).delete("other").run().wait(60.0)
     assert quota.n_asked == n_asked, "a node, or a pod of another namespace, cures nothing"
     c.delete("a").wait(0.1).run()
-    assert "b" in started(c)
+    assert "b" in c.binds()
 
 
 def test_a_change_that_cures_many_costs_one_turn_only_some_of_them() -> None:
@@ -159,9 +155,9 @@ def test_a_wait_is_asked_again_after_its_time() -> None:
     assert told(c, "a") == [("SchedulingGated", "Says: not before noon")]
     says.status = SUCCESS
     c.wait(99.0).run()
-    assert not started(c)
+    assert not c.binds()
     c.wait(2.0).run()
-    assert started(c) == ["a"]
+    assert c.binds() == ["a"]
 
 
 def test_the_largest_raise_of_a_gangs_members_moves_it_in_the_queue() -> None:
@@ -170,7 +166,7 @@ def test_the_largest_raise_of_a_gangs_members_moves_it_in_the_queue() -> None:
     c.submit(with_annotations(gang("a", pods=2, gpus=1), {"boost": "10"}))
     c.submit(with_annotations(gang("low", pods=2, gpus=1, priority=9), {"boost": "-9"}))
     c.run()
-    order = list(dict.fromkeys(name.rpartition("-")[0] for name in started(c)))
+    order = list(dict.fromkeys(name.rpartition("-")[0] for name in c.binds()))
     assert order == ["a", "high", "low"]
 
 
@@ -180,7 +176,7 @@ def test_a_gang_in_line_moves_when_the_raise_of_a_member_is_edited() -> None:
     c.submit(*pods)
     c.update(c.pod("b"), metadata=_annotated(c.pod("b"), boost="1"))
     c.run()
-    assert started(c) == ["b", "a"]
+    assert c.binds() == ["b", "a"]
     assert c.groups()
 
 
@@ -191,7 +187,7 @@ def _annotated(pod: Pod, **annotations: str) -> Any:
 @pytest.mark.parametrize("raised", [2**40, 1.5, "7"])
 def test_a_raise_that_is_no_number_costs_its_pod_alone(raised: Any) -> None:
     c = with_plugins(Says(Status(raise_by=raised))).submit(make_pod("a")).run()
-    assert not started(c)
+    assert not c.binds()
     assert "raise_by is" in told(c, "a")[-1][1]
     assert c.all(ef.BlamePlugin)
 
@@ -203,11 +199,11 @@ def test_a_pod_waits_for_the_answer_from_outside_and_others_do_not() -> None:
     c = with_plugins(Outside())
     c.hook = lambda hook: None if hook.pod and hook.pod.metadata.name == "a" else SUCCESS
     c.submit(make_pod("a"), make_pod("b")).run()
-    assert started(c) == ["b"]
+    assert c.binds() == ["b"]
     assert told(c, "a") == [], "asking is not worth a write"
     [held] = c.held_hooks
     c.say(held, SUCCESS).run()
-    assert started(c) == ["b", "a"]
+    assert c.binds() == ["b", "a"]
     c.five_more_turns_change_nothing()
 
 
@@ -220,7 +216,7 @@ def test_a_no_from_outside_stays_until_the_pod_is_edited() -> None:
     c.hook = lambda hook: SUCCESS
     c.update(c.pod("a"), metadata=_annotated(c.pod("a"), paid="yes"))
     c.run()
-    assert started(c) == ["a"]
+    assert c.binds() == ["a"]
 
 
 def test_a_service_that_fails_is_asked_again_after_a_backoff_that_doubles_and_is_reported_once() -> None:
@@ -239,7 +235,7 @@ def test_a_service_that_fails_is_asked_again_after_a_backoff_that_doubles_and_is
     assert told(c, "a") == [("SchedulingGated", "Budget: no answer in 5 s")]
     c.hook = lambda hook: SUCCESS
     c.wait(11.0).run()
-    assert started(c) == ["a"]
+    assert c.binds() == ["a"]
 
 
 def test_a_wait_from_outside_is_asked_again_after_its_time_and_nonsense_is_held_to_limits() -> None:
@@ -252,7 +248,7 @@ def test_a_wait_from_outside_is_asked_again_after_its_time_and_nonsense_is_held_
     assert len(asked(c)) == 2
     c.hook = lambda hook: SUCCESS
     c.wait(10.5).run()
-    assert started(c) == ["a"]
+    assert c.binds() == ["a"]
 
 
 def test_a_plugin_that_hangs_has_few_calls_open_and_is_in_no_other_plugins_way() -> None:
@@ -263,7 +259,7 @@ def test_a_plugin_that_hangs_has_few_calls_open_and_is_in_no_other_plugins_way()
     while c.held_hooks:
         c.say(c.held_hooks[0], SUCCESS)
     c.run()
-    assert len(started(c)) == MAX_ASKED + 20
+    assert len(c.binds()) == MAX_ASKED + 20
 
 
 def test_a_change_that_it_names_makes_the_edge_be_asked_again() -> None:
@@ -274,7 +270,7 @@ def test_a_change_that_it_names_makes_the_edge_be_asked_again() -> None:
     c.hook = lambda hook: SUCCESS
     c.node(make_node("more", gpus=8)).run()
     c.wait(1.0).run()
-    assert started(c) == ["a"]
+    assert c.binds() == ["a"]
 
 
 def test_a_pod_that_goes_while_it_is_asked_about_takes_its_call_back() -> None:
@@ -318,7 +314,7 @@ def test_reading_the_configuration_again_asks_again() -> None:
     c.hook = lambda hook: SUCCESS
     c.reconfigure(c.settings, profiles).run()
     assert asked(c) == ["a", "a"]
-    assert started(c) == ["a"]
+    assert c.binds() == ["a"]
 
 
 def test_a_restarted_scheduler_that_asks_about_a_left_out_member_still_sees_a_half_bound_gang() -> None:

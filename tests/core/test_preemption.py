@@ -28,10 +28,6 @@ def singles(c: Cluster, n: int, *, gpus: int = 4, prefix: str = "low", **more: A
     return c
 
 
-def evicted(c: Cluster) -> list[str]:
-    return sorted({e.name for e in c.effects if isinstance(e, ef.EvictPod | ef.DeletePod)})
-
-
 def nominations(c: Cluster) -> dict[str, str]:
     """What nominatedNodeName was written last."""
     return {e.name: e.node for e in c.all(ef.NominateNode)}
@@ -60,10 +56,10 @@ def test_a_gang_takes_the_fewest_singles_that_make_all_of_it_fit() -> None:
     c = singles(cluster(nodes=4), 8)
     c.evictions = "slow"
     c.submit(gang("high", pods=2, gpus=8, priority=10)).run()
-    assert len(evicted(c)) == 4
+    assert len(c.taken()) == 4
     assert c.state("high") == "waiting"
     assert c.untouched("high")
-    c.delete(*evicted(c)).run()
+    c.delete(*c.taken()).run()
     assert c.placed("high", on=2)
     c.five_more_turns_change_nothing()
 
@@ -73,32 +69,32 @@ def test_no_pod_is_evicted_for_a_gang_that_would_not_fit_even_then() -> None:
     bind_as_stranger(c, "strong-0", "n0", gpus=1, priority=100)
     bind_as_stranger(c, "strong-1", "n1", gpus=1, priority=100)
     c.clear().submit(gang("high", pods=3, gpus=8, priority=10)).run()
-    assert not evicted(c)
+    assert not c.taken()
     assert "preemption: even with all pods of lower priority gone" in c.said("high-0")
     assert "gang d/high: 2 of 3 fit" in c.said("high-0")
     c.wait(60.0)
-    assert not evicted(c)
+    assert not c.taken()
     assert c.state("high") == "unschedulable"
 
 
 def test_equal_priority_takes_no_victim() -> None:
     c = singles(cluster(nodes=1), 2, priority=10)
     c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
-    assert not evicted(c)
+    assert not c.taken()
     assert c.said("high-0").endswith("0/1 nodes are available: 1 Insufficient nvidia.com/gpu.")
 
 
 def test_a_gang_that_must_not_preempt_waits_for_room() -> None:
     c = singles(cluster(nodes=1), 2)
     c.clear().submit(gang("high", pods=1, gpus=8, priority=10, preempts=False)).run()
-    assert not evicted(c)
+    assert not c.taken()
     assert c.said("high-0").endswith("preemption: not eligible due to preemptionPolicy=Never.")
 
 
 def test_without_leave_to_evict_there_is_no_preemption() -> None:
     c = singles(cluster(nodes=1, settings=Settings(allow_eviction=False)), 2)
     c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
-    assert not evicted(c)
+    assert not c.taken()
     assert "preemption" not in c.said("high-0")
 
 
@@ -107,7 +103,7 @@ def test_nobody_is_evicted_from_a_node_that_would_not_take_the_pod_anyway() -> N
     for name in ("n0", "n1"):
         c.node(replace(c.nodes[name], spec=replace(c.nodes[name].spec, unschedulable=True)))
     c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
-    assert not evicted(c)
+    assert not c.taken()
     assert c.said("high-0").endswith(
         "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
     )
@@ -117,7 +113,7 @@ def test_pods_of_other_schedulers_go_too() -> None:
     c = cluster(nodes=1)
     bind_as_stranger(c, "other", "n0", gpus=6)
     c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
-    assert evicted(c) == ["other"]
+    assert c.taken() == ["other"]
     assert c.run().placed("high")
 
 
@@ -125,7 +121,7 @@ def test_the_lower_priority_goes_first() -> None:
     c = singles(cluster(nodes=2), 1, gpus=8, prefix="mid", priority=5)
     singles(c, 1, gpus=8, prefix="low", priority=1)
     c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
-    assert evicted(c) == ["low-0"]
+    assert c.taken() == ["low-0"]
 
 
 def together(name: str, *others: str, **more: Any) -> list[Pod]:
@@ -143,7 +139,7 @@ def test_a_group_that_comes_while_its_set_waits_for_victims_waits_with_it() -> N
     c.submit(together("b", "a", pods=1, gpus=2)).run()
     assert c.state("a") == c.state("b") == "waiting"
     assert "waiting for 2 pods of lower priority to go" in c.said("b-0")
-    c.delete(*evicted(c)).run()
+    c.delete(*c.taken()).run()
     assert c.placed("a")
     assert c.placed("b")
     c.five_more_turns_change_nothing()
@@ -158,7 +154,7 @@ def test_two_groups_that_wait_for_victims_and_begin_to_list_each_other_wait_as_o
         (fresh,) = together(name, other, pods=1, gpus=8)
         c.update(c.pod(f"{name}-0"), metadata=replace(fresh.metadata, uid=c.pod(f"{name}-0").metadata.uid))
     c.run()
-    first, second = evicted(c)
+    first, second = c.taken()
     c.delete(first).run()
     assert c.untouched("a"), "one victim of the two is not gone yet"
     assert c.untouched("b")
@@ -176,9 +172,9 @@ def test_gangs_that_start_together_make_room_as_one() -> None:
     for pod in with_annotations(pods, own):
         c.tell(ev.PodAdded(c.store(pod)))
     c.clear().run()
-    assert not evicted(c), "three nodes are needed and there are two"
+    assert not c.taken(), "three nodes are needed and there are two"
     c.node(make_node("n2")).wait(10.0).run()
-    assert len(evicted(c)) == 4
+    assert len(c.taken()) == 4
     assert c.placed("a")
     assert c.placed("b")
     assert c.pod("strong").metadata.uid == strong.metadata.uid
@@ -195,7 +191,7 @@ def test_a_host_port_is_free_again_once_who_holds_it_is_evicted() -> None:
 
     c = cluster(nodes=2).submit(listening(gang("low", pods=2, gpus=1))).run()
     c.submit(listening(gang("high", pods=2, gpus=1, priority=10))).run().wait(5.0)
-    assert sorted(set(evicted(c))) == ["low-0", "low-1"]
+    assert sorted(set(c.taken())) == ["low-0", "low-1"]
     assert c.placed("high", on=2)
 
 
@@ -205,19 +201,19 @@ def test_a_host_port_is_free_again_once_who_holds_it_is_evicted() -> None:
 def test_a_gang_that_needs_all_its_members_goes_as_a_whole() -> None:
     c = cluster(nodes=2).submit(gang("low", pods=2, gpus=8)).run()
     c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
-    assert evicted(c) == ["low-0", "low-1"]
+    assert c.taken() == ["low-0", "low-1"]
 
 
 def test_a_gang_with_members_to_spare_loses_no_more_than_those() -> None:
     c = cluster(nodes=3).submit(gang("low", pods=3, gpus=8, min_members=2)).run()
     c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
-    assert len(evicted(c)) == 1
+    assert len(c.taken()) == 1
 
 
 def test_a_pod_takes_what_a_gang_can_spare_also_where_several_of_it_are_on_the_node() -> None:
     c = cluster(nodes=2).submit(gang("low", pods=4, gpus=4, min_members=3)).run()
     c.clear().submit(make_pod("high", gpus=4, priority=10)).run()
-    assert len(evicted(c)) == 1
+    assert len(c.taken()) == 1
     assert c.run().pod("high").spec.node_name
 
 
@@ -226,16 +222,16 @@ def test_two_pods_do_not_each_take_the_one_that_a_gang_can_spare() -> None:
     c = cluster(nodes=4).submit(gang("low", pods=4, gpus=8, min_members=3)).run()
     c.clear().evictions = "silent"
     c.submit(make_pod("one", gpus=8, priority=10)).run()
-    assert len(evicted(c)) == 1
+    assert len(c.taken()) == 1
     c.submit(make_pod("another", gpus=8, priority=10)).run()
-    assert evicted(c) == ["low-0", "low-1", "low-2", "low-3"], "two of the three that it needs do no work"
+    assert c.taken() == ["low-0", "low-1", "low-2", "low-3"], "two of the three that it needs do no work"
 
 
 def test_a_gang_that_says_single_loses_pods_one_by_one() -> None:
     c = cluster(nodes=2)
     c.submit(with_annotations(gang("low", pods=2, gpus=8), {DISRUPTION_KEY: "single"})).run()
     c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
-    assert len(evicted(c)) == 1
+    assert len(c.taken()) == 1
 
 
 def test_a_gang_that_says_all_goes_whole_though_it_could_spare_some() -> None:
@@ -243,7 +239,7 @@ def test_a_gang_that_says_all_goes_whole_though_it_could_spare_some() -> None:
     low = gang("low", pods=3, gpus=8, min_members=1)
     c.submit(with_annotations(low, {DISRUPTION_KEY: "all"})).run()
     c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
-    assert evicted(c) == ["low-0", "low-1", "low-2"]
+    assert c.taken() == ["low-0", "low-1", "low-2"]
 
 
 def test_a_core_group_is_taken_as_its_disruption_mode_says() -> None:
@@ -255,7 +251,7 @@ def test_a_core_group_is_taken_as_its_disruption_mode_says() -> None:
             c.submit(replace(pod, spec=replace(pod.spec, scheduling_group=SchedulingGroup("low"))))
         assert c.run().placed("low")
         c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
-        assert len(evicted(c)) == n_gone, mode
+        assert len(c.taken()) == n_gone, mode
 
 
 def test_gangs_that_start_together_go_together() -> None:
@@ -266,7 +262,7 @@ def test_gangs_that_start_together_go_together() -> None:
     assert c.run().placed("a")
     assert c.placed("b")
     c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
-    assert evicted(c) == ["a-0", "b-0", "b-1"], "a gang without the one that it starts with does no work"
+    assert c.taken() == ["a-0", "b-0", "b-1"], "a gang without the one that it starts with does no work"
     assert c.run().placed("high")
 
 
@@ -278,9 +274,9 @@ def test_a_gang_that_has_ended_protects_no_other_from_eviction(phase: str) -> No
     both = [*gang("a", pods=1, gpus=8), *gang("b", pods=1, gpus=8, priority=20)]
     c.submit(with_annotations(both, own)).run()
     c.submit(gang("high", pods=2, gpus=8, priority=10)).run()
-    assert not evicted(c), "b is more important, and a without b does no work"
+    assert not c.taken(), "b is more important, and a without b does no work"
     c.phase("b-0", phase).wait(10.0)
-    assert evicted(c) == ["a-0"]
+    assert c.taken() == ["a-0"]
     assert c.run().placed("high")
 
 
@@ -295,7 +291,7 @@ def test_one_node_with_singles_is_cheaper_than_a_gang_over_many() -> None:
     c = cluster(nodes=5).submit(gang("low", pods=4, gpus=8)).run()
     singles(c, 2, prefix="one")
     c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
-    assert evicted(c) == ["one-0", "one-1"]
+    assert c.taken() == ["one-0", "one-1"]
 
 
 def test_a_gang_that_waits_in_permit_gives_its_reservations_up_and_nobody_is_evicted() -> None:
@@ -304,7 +300,7 @@ def test_a_gang_that_waits_in_permit_gives_its_reservations_up_and_nobody_is_evi
     c.submit(with_annotations(gang("low", pods=2, gpus=8, min_members=1), own)).run()
     assert c.state("low") == "waiting"
     c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
-    assert not evicted(c)
+    assert not c.taken()
     assert c.placed("high")
     assert c.state("low") == "backoff"
     assert "preempted by gang d/high" in c.said("low-0")
@@ -320,7 +316,7 @@ def test_a_gang_whose_late_member_waits_in_permit_goes_as_a_whole_too() -> None:
     c.delete("first").submit(gang("low", pods=1, gpus=8, min_members=2, first=2)).run()
     assert c.state("low") == "waiting"
     c.clear().submit(gang("high", pods=2, gpus=8, priority=10)).run()
-    assert evicted(c) == ["low-0", "low-1"], "one of two does no work"
+    assert c.taken() == ["low-0", "low-1"], "one of two does no work"
     assert c.run().placed("high", on=2)
 
 
@@ -336,7 +332,7 @@ def test_where_nobody_may_be_evicted_reservations_are_given_up_only_if_they_are_
     c.delete("two-0", "two-1").submit(gang("one", pods=1, gpus=8, priority=10)).run()
     assert c.placed("one")
     assert c.state("low") == "backoff"
-    assert not evicted(c)
+    assert not c.taken()
 
 
 def test_a_pod_that_is_being_bound_may_be_evicted_after_that() -> None:
@@ -350,7 +346,7 @@ def test_a_pod_that_is_being_bound_may_be_evicted_after_that() -> None:
     c.tell(ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(c.commit(bind)))
     c.answer = lambda bind: "ok"
     c.wait(2.0).run()
-    assert evicted(c) == ["low-0"]
+    assert c.taken() == ["low-0"]
     assert c.placed("high")
 
 
@@ -362,7 +358,7 @@ def test_pods_that_a_budget_protects_are_spared_as_long_as_there_are_others() ->
     singles(c, 1, gpus=8, prefix="low", priority=5)
     budget(c, 0, app="db")
     c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
-    assert evicted(c) == ["low-0"]
+    assert c.taken() == ["low-0"]
     assert not c.all(ef.DeletePod)
 
 
@@ -390,9 +386,9 @@ def test_what_a_budget_allows_is_used_once_by_two_pods_in_a_row() -> None:
     singles(c.run(), 1, gpus=8, prefix="one", priority=1)
     budget(c, 1, app="x").clear().evictions = "silent"
     c.submit(make_pod("first", gpus=8, priority=10)).run()
-    assert evicted(c) == ["safe-0"]
+    assert c.taken() == ["safe-0"]
     c.submit(make_pod("second", gpus=8, priority=10)).run()
-    assert evicted(c) == ["one-0", "safe-0"]
+    assert c.taken() == ["one-0", "safe-0"]
 
 
 @pytest.mark.parametrize("code", ["429", "500"])
@@ -443,14 +439,14 @@ def slow(c: Cluster, name: str = "high", *, pods: int = 1) -> Cluster:
 def test_the_pods_say_where_they_will_go_and_whom_they_wait_for() -> None:
     c = slow(singles(cluster(nodes=2), 4))
     node = nominations(c)["high-0"]
-    assert {c.pod(name).spec.node_name for name in evicted(c)} == {node}
+    assert {c.pod(name).spec.node_name for name in c.taken()} == {node}
     said = "preemption: room is reserved on 1 node; waiting for 2 pods of lower priority to go"
     assert said in c.said("high-0")
     assert c.reasons().count("Preempted") == 2
     told = [event for event in c.all(ef.RecordEvent) if event.reason == "Preempted"]
     assert told[0].message == f"Preempted by gang d/high on node {node}"
     assert told[0].action == "Preempting"
-    c.wait(10.0).delete(*evicted(c)).run()
+    c.wait(10.0).delete(*c.taken()).run()
     assert c.placed("high")
     assert len(c.all(ef.NominateNode)) == 1, "a start there does not take it back"
 
@@ -475,13 +471,13 @@ def test_without_inventories_the_room_is_kept_by_its_count() -> None:
 
 def test_a_second_gang_takes_no_second_victim_for_the_same_room() -> None:
     c = slow(singles(cluster(nodes=2), 4))
-    first = evicted(c)
+    first = c.taken()
     c.submit(gang("next", pods=1, gpus=8, priority=10)).run()
-    second = sorted(set(evicted(c)) - set(first))
+    second = sorted(set(c.taken()) - set(first))
     assert len(first) == len(second) == 2
     c.submit(gang("third", pods=1, gpus=8, priority=10)).run()
-    assert len(evicted(c)) == 4
-    c.delete(*evicted(c)).run()
+    assert len(c.taken()) == 4
+    c.delete(*c.taken()).run()
     assert c.placed("high")
     assert c.placed("next")
     assert c.untouched("third")
@@ -490,9 +486,9 @@ def test_a_second_gang_takes_no_second_victim_for_the_same_room() -> None:
 
 def test_a_higher_gang_takes_over_what_is_kept_for_a_lower_one() -> None:
     c = slow(singles(cluster(nodes=1), 2))
-    before = evicted(c)
+    before = c.taken()
     c.submit(gang("top", pods=1, gpus=8, priority=100)).run()
-    assert evicted(c) == before
+    assert c.taken() == before
     assert c.state("high") == "backoff"
     assert c.state("top") == "waiting"
     c.delete(*before).run()
@@ -584,12 +580,12 @@ def test_victims_that_do_not_die_end_the_wait_and_everything_is_given_back() -> 
 def test_victims_that_did_not_die_are_not_counted_on_again_while_others_are_there() -> None:
     c = singles(cluster(nodes=2), 4)
     slow(c)
-    first = evicted(c)
+    first = c.taken()
     c.wait(95.0)
     c.wait(20.0)
     assert c.state("high") == "waiting"
-    assert len(evicted(c)) == 4
-    c.delete(*(set(evicted(c)) - set(first))).run()
+    assert len(c.taken()) == 4
+    c.delete(*(set(c.taken()) - set(first))).run()
     assert c.placed("high")
 
 
@@ -608,7 +604,7 @@ def test_the_last_victim_goes_in_the_moment_in_which_it_would_be_asked_again() -
     c = singles(cluster(nodes=2), 4)
     c.evictions = "slow"
     c.submit(gang("high", pods=2, gpus=8, priority=10)).run()
-    *first, last = evicted(c)
+    *first, last = c.taken()
     c.delete(*first)
     due_s = c.scheduler.next_deadline_s()
     assert due_s is not None
@@ -649,16 +645,16 @@ def test_a_victim_that_states_a_grace_period_of_years_is_waited_for_a_day_at_mos
     c.submit(replace(slow, spec=replace(slow.spec, termination_grace_period_seconds=10**15))).run()
     c.submit(make_pod("quick", gpus=8, priority=1)).run()
     c.submit(gang("high", pods=1, gpus=8, priority=10)).run()
-    assert evicted(c) == ["slow"]
+    assert c.taken() == ["slow"]
     c.wait(86_400.0 + c.scheduler.shared.settings.permit_wait_s + 60.0)
-    assert evicted(c) == ["quick", "slow"]
+    assert c.taken() == ["quick", "slow"]
 
 
 def test_after_a_restart_pods_on_their_way_out_are_waited_for_and_nobody_else_goes() -> None:
     c = slow(singles(cluster(nodes=2), 4))
     c.clear().restart().run()
     assert c.state("high") == "waiting"
-    assert not evicted(c)
+    assert not c.taken()
     gone = [pod.metadata.name for pod in c.pods.values() if pod.metadata.deletion_timestamp]
     c.delete(*gone).run()
     assert c.placed("high")
@@ -667,7 +663,7 @@ def test_after_a_restart_pods_on_their_way_out_are_waited_for_and_nobody_else_go
 def test_a_lone_pod_preempts_like_anybody() -> None:
     c = singles(cluster(nodes=3), 6)
     c.clear().submit(make_pod("one", gpus=4, priority=10)).run()
-    assert len(evicted(c)) == 1
+    assert len(c.taken()) == 1
     c.run()
     assert c.pod("one").spec.node_name
 
@@ -682,10 +678,10 @@ def test_a_gang_bound_in_part_whose_victims_stay_is_unwound_and_keeps_no_room() 
     c.evictions = "silent"
     c.tell(ev.BindFailed(held.uid, held.attempt, 422, "Invalid", "no")).run()
     assert c.state("a") == "waiting"
-    assert evicted(c) == ["low"]
+    assert c.taken() == ["low"]
     c.wait(c.settings.settle_s + 1.0)
     assert c.state("a") == "unwinding"
-    assert evicted(c) == ["a-0", "low"]
+    assert c.taken() == ["a-0", "low"]
     assert not c.nominated()
     assert nominations(c)["a-1"] == ""
 
@@ -709,7 +705,7 @@ def high_behind_high(*, preempts: bool = True) -> Cluster:
 def test_what_a_pod_leaves_that_could_not_be_evicted_is_enough_beside_pods_that_can() -> None:
     c = high_behind_high()
     c.delete("first-1").run().wait(15.0)
-    assert evicted(c) == ["low-0"]
+    assert c.taken() == ["low-0"]
     assert c.pod("waits").spec.node_name
 
 
@@ -739,9 +735,9 @@ def test_devices_that_are_well_again_are_enough_beside_pods_that_can_be_evicted(
     singles(c, 1, gpus=3)
     c.submit(make_pod("waits", gpus=4, priority=10)).run()
     assert "Insufficient nvidia.com/gpu" in c.said("waits")
-    assert not evicted(c)
+    assert not c.taken()
     c.node(make_node("n0", gpus=4)).run().wait(15.0)
-    assert evicted(c) == ["low-0"]
+    assert c.taken() == ["low-0"]
     assert c.pod("waits").spec.node_name
 
 

@@ -53,13 +53,6 @@ def tainted(node: Node) -> Node:
     return replace(node, spec=replace(node.spec, taints=[soft]))
 
 
-def of(c: Cluster, name: str) -> list[str]:
-    """The nodes of a gang's members, sorted."""
-    names = sorted(p.spec.node_name for p in c.pods.values() if p.metadata.name.startswith(f"{name}-"))
-    assert all(names), names
-    return names
-
-
 def grown(*nodes: tuple[str, int, str, str]) -> Cluster:
     """(name, devices, rack, value of the label `good`) of each node."""
     c = Cluster()
@@ -71,20 +64,20 @@ def grown(*nodes: tuple[str, int, str, str]) -> Cluster:
 def test_a_gang_of_two_goes_to_the_node_that_it_prefers_and_not_to_the_tightest() -> None:
     c = grown(("tight", 2, "", ""), ("roomy", 8, "", "yes"))
     c.submit(like(gang("a", pods=2), ("yes", 100)), gang("b", pods=2)).run()
-    assert of(c, "a") == ["roomy", "roomy"]
-    assert of(c, "b") == ["tight", "tight"]
+    assert c.nodes_of("a") == ["roomy", "roomy"]
+    assert c.nodes_of("b") == ["tight", "tight"]
 
 
 def test_the_number_of_nodes_goes_before_what_it_prefers() -> None:
     c = grown(("one", 4, "", ""), ("left", 2, "", "yes"), ("right", 2, "", "yes"))
     c.submit(like(gang("a", pods=4), ("yes", 100))).run()
-    assert of(c, "a") == ["one"] * 4
+    assert c.nodes_of("a") == ["one"] * 4
 
 
 def test_the_number_of_racks_goes_before_what_it_prefers() -> None:
     c = grown(("a0", 4, "a", ""), ("a1", 4, "a", ""), ("b0", 4, "b", "yes"), ("c0", 4, "c", "yes"))
     c.submit(like(gang("a", pods=8), ("yes", 100))).run()
-    assert of(c, "a") == ["a0"] * 4 + ["a1"] * 4
+    assert c.nodes_of("a") == ["a0"] * 4 + ["a1"] * 4
 
 
 def test_of_several_racks_the_preferred_one_and_in_it_the_preferred_nodes() -> None:
@@ -94,38 +87,38 @@ def test_of_several_racks_the_preferred_one_and_in_it_the_preferred_nodes() -> N
     c = grown(*nodes)
     c.submit(make_pod("x", gpus=4)).run()  # makes one of the racks the tighter one
     c.submit(like(gang("a", pods=8), ("yes", 10))).run()
-    assert of(c, "a")[0] != "b0"
-    assert {name[0] for name in of(c, "a")} == {"b"}
+    assert c.nodes_of("a")[0] != "b0"
+    assert {name[0] for name in c.nodes_of("a")} == {"b"}
 
 
 def test_two_racks_are_the_two_that_it_prefers() -> None:
     nodes = [(f"{rack}{i}", 4, rack, "yes" if rack in "bd" else "") for rack in "abcd" for i in range(2)]
     c = grown(*nodes)
     c.submit(like(gang("a", pods=16), ("yes", 1))).run()
-    assert {name[0] for name in of(c, "a")} == {"b", "d"}
+    assert {name[0] for name in c.nodes_of("a")} == {"b", "d"}
 
 
 def test_the_rest_goes_to_the_least_preferred_of_them() -> None:
     c = grown(("best", 4, "r", "1"), ("good", 4, "r", "2"), ("fair", 3, "r", ""), ("far", 2, "s", "1"))
     c.submit(like(gang("a", pods=6), ("1", 100), ("2", 50))).run()
-    assert of(c, "a") == ["best"] * 4 + ["good"] * 2
+    assert c.nodes_of("a") == ["best"] * 4 + ["good"] * 2
 
 
 def test_a_taint_that_only_prefers_repels_a_gang() -> None:
     c = grown(("tight", 2, "", ""), ("roomy", 8, "", ""))
     c.node(tainted(c.nodes["tight"]))
     c.submit(gang("a", pods=2)).run()
-    assert of(c, "a") == ["roomy", "roomy"]
+    assert c.nodes_of("a") == ["roomy", "roomy"]
 
 
 def test_gangs_keep_away_from_a_tainted_node_also_in_a_row_and_after_the_taint_came() -> None:
     c = grown(*((f"n{i}", 4, "", "") for i in range(4)))
     c.submit(gang("a", pods=2)).run()
-    (first,) = set(of(c, "a"))
+    (first,) = set(c.nodes_of("a"))
     c.node(tainted(c.nodes[first]))
     for name in "bcd":
         c.submit(gang(name, pods=2)).run()
-        assert first not in of(c, name)
+        assert first not in c.nodes_of(name)
 
 
 def test_gangs_in_a_row_notice_a_preferred_node_that_is_free_again_though_it_is_larger() -> None:
@@ -133,10 +126,10 @@ def test_gangs_in_a_row_notice_a_preferred_node_that_is_free_again_though_it_is_
     c.submit(like(gang("first", pods=16), ("much", 10))).run()
     for name in ("a", "b", "c"):
         c.submit(like(gang(name, pods=8), ("much", 10), ("some", 4))).run()
-        assert of(c, name)[0] != "large"
+        assert c.nodes_of(name)[0] != "large"
     c.delete(*(f"first-{i}" for i in range(16)))
     c.submit(like(gang("d", pods=8), ("much", 10), ("some", 4))).run()
-    assert set(of(c, "d")) == {"large"}
+    assert set(c.nodes_of("d")) == {"large"}
 
 
 def test_preferred_affinity_to_other_pods_and_spread_from_others_count() -> None:
@@ -148,11 +141,11 @@ def test_preferred_affinity_to_other_pods_and_spread_from_others_count() -> None
     c.submit(with_spec(cache, node_selector={RACK: "b"})).run()
     affinity = msgspec.convert(rules, Affinity)
     c.submit([with_spec(pod, affinity=affinity) for pod in gang("near", pods=2)]).run()
-    assert {name[0] for name in of(c, "near")} == {"b"}
+    assert {name[0] for name in c.nodes_of("near")} == {"b"}
     constraints = [msgspec.convert(apart, TopologySpreadConstraint)]
     spread = [with_spec(pod, topology_spread_constraints=constraints) for pod in gang("far", pods=2)]
     c.submit(spread).run()
-    assert {name[0] for name in of(c, "far")} == {"a"}
+    assert {name[0] for name in c.nodes_of("far")} == {"a"}
 
 
 def test_the_rest_of_a_gang_goes_elsewhere_where_nothing_is_left_in_the_rack_that_it_prefers() -> None:
@@ -166,14 +159,14 @@ def test_the_rest_of_a_gang_goes_elsewhere_where_nothing_is_left_in_the_rack_tha
         labels = {**(pod.metadata.labels or {}), "app": "cache"}
         c.submit(replace(pod, metadata=replace(pod.metadata, labels=labels)))
     c.run()
-    assert of(c, "g") == ["a0", "a1", "b0"]
+    assert c.nodes_of("g") == ["a0", "a1", "b0"]
 
 
 def test_of_the_racks_that_it_may_have_the_preferred_one_and_not_the_tightest() -> None:
     c = grown(("a0", 4, "a", ""), ("b0", 8, "b", "yes"), ("c0", 6, "c", ""))
     pods = with_annotations(gang("a", pods=4), {TOPOLOGY_KEY: f"required: {RACK}"})
     c.submit(like(pods, ("yes", 1))).run()
-    assert of(c, "a") == ["b0"] * 4
+    assert c.nodes_of("a") == ["b0"] * 4
 
 
 class Refuses:
@@ -190,7 +183,7 @@ def test_the_next_preferred_node_is_taken_where_a_plugin_refuses_the_first() -> 
     for i, good in enumerate(("", "", "best", "good", "")):
         c.node(good_node(f"n{i}", gpus=2 if i < 2 else 8, good=good))
     c.submit(like(gang("a", pods=2), ("best", 100), ("good", 1))).run()
-    assert of(c, "a") == ["n3", "n3"]
+    assert c.nodes_of("a") == ["n3", "n3"]
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -217,10 +210,10 @@ def test_of_the_fewest_nodes_those_that_are_worth_most(seed: int) -> None:
     n = rng.randint(size + 1, size * len(goods))
     c = grown(*((f"n{i}", size, "", good) for i, good in enumerate(goods)))
     c.submit(like(gang("a", pods=n), *((v, w) for v, w in weights.items() if v))).run()
-    got = sum(weights[goods[int(name[1:])]] for name in of(c, "a"))
+    got = sum(weights[goods[int(name[1:])]] for name in c.nodes_of("a"))
     each = sorted((weights[good] for good in goods for _ in range(size)), reverse=True)
-    assert got == sum(each[:n]), f"seed {seed}: {goods} of {size}, {n} pods: {of(c, 'a')}"
-    assert len(set(of(c, "a"))) == -(-n // size), f"seed {seed}"
+    assert got == sum(each[:n]), f"seed {seed}: {goods} of {size}, {n} pods: {c.nodes_of('a')}"
+    assert len(set(c.nodes_of("a"))) == -(-n // size), f"seed {seed}"
 
 
 class Liked:
@@ -244,4 +237,4 @@ def test_a_users_score_counts_before_tightness_where_it_says_that_pods_state_it(
     c = with_plugins(plugin, nodes=0)
     c.node(good_node("tight", gpus=2)).node(good_node("roomy", gpus=8, good="yes"))
     c.submit(gang("a", pods=2)).run()
-    assert of(c, "a") == [node, node]
+    assert c.nodes_of("a") == [node, node]

@@ -15,7 +15,7 @@ from gangsched.model.effects import BindPod
 from gangsched.model.objects import CustomObject
 from gangsched.model.pod_group import COSCHEDULING_LABEL, STARTED_IN_KEY
 from gangsched.model.walltime import WALLTIME_KEY
-from tests.core.queued import GPU, pods, queued, reconfigured, started
+from tests.core.queued import GPU, pods, queued, reconfigured
 from tests.support.scenario import Cluster, gang, with_annotations
 
 TWO = """
@@ -43,10 +43,6 @@ queues:
 """
 
 
-def why(c: Cluster, name: str) -> str:
-    return c.group(name).message
-
-
 def held(c: Cluster, queue: str) -> int:
     return c.queue_book().used(queue).get(GPU, 0)
 
@@ -70,7 +66,7 @@ def test_a_backoff_keeps_no_queue_from_its_share_while_another_makes_new_pods() 
     c.submit(pods("a", *(f"a{k}" for k in range(4)))).run()
     c.wait(1.2).delete("b0").run()
     c.wait(1.2).submit(pods("b", "new1")).delete("b1").wait(0.0)
-    assert started(c) == ["b2", "b3", "b4", "b5", "a0", "a1"]
+    assert c.bound() == ["b2", "b3", "b4", "b5", "a0", "a1"]
 
 
 def test_no_newer_pod_takes_what_is_freed_for_the_first_of_another_queue_in_backoff() -> None:
@@ -78,8 +74,8 @@ def test_no_newer_pod_takes_what_is_freed_for_the_first_of_another_queue_in_back
     c.submit(pods("b", *(f"b{k}" for k in range(6)))).run()
     c.submit(pods("a", "a0")).run()
     c.wait(0.05).submit(pods("b", "new")).delete("b0").run()
-    assert "a0" in started(c)
-    assert "new" not in started(c)
+    assert "a0" in c.bound()
+    assert "new" not in c.bound()
 
 
 def test_among_many_queues_what_is_freed_is_offered_to_the_first_that_it_is_enough_for() -> None:
@@ -91,7 +87,7 @@ def test_among_many_queues_what_is_freed_is_offered_to_the_first_that_it_is_enou
     before = c.scheduler.statistics()["attempts"]
     for k in range(2):
         c.wait(0.1).delete(f"first{k}").run()
-        assert len([name for name in started(c) if name.startswith("pod")]) == k + 1
+        assert len([name for name in c.bound() if name.startswith("pod")]) == k + 1
     assert c.scheduler.statistics()["attempts"] == before + 2
 
 
@@ -149,7 +145,7 @@ def test_a_guarantee_counts_with_the_head_included() -> None:
     )
     c.submit(pods("b", "first", gpus=2)).run()
     c.submit(gang("two", pods=2, namespace="b")).submit(pods("a", "small", gpus=2)).run()
-    assert started(c) == ["first", "small"]
+    assert c.bound() == ["first", "small"]
 
 
 def test_siblings_share_what_their_parent_is_due() -> None:
@@ -170,7 +166,7 @@ def test_priority_orders_inside_a_queue_and_not_across() -> None:
     c.submit(pods("b", "b-low"), pods("b", "b-high", priority=9, preempts=False))
     c.submit(pods("b", "b-higher", priority=10, preempts=False))
     c.submit(pods("a", "a0"), pods("a", "a1")).run()
-    assert sorted(started(c)) == ["a0", "a1", "b-higher"]
+    assert sorted(c.bound()) == ["a0", "a1", "b-higher"]
 
 
 def test_pods_that_the_cluster_needs_go_first_and_kueues_labels_count_for_nothing() -> None:
@@ -178,7 +174,7 @@ def test_pods_that_the_cluster_needs_go_first_and_kueues_labels_count_for_nothin
     kueue = {"kueue.x-k8s.io/queue-name": "user-queue", "kueue.x-k8s.io/managed": "true"}
     c.submit(pods("a", "a0"), pods("b", "by-kueue", labels=kueue))
     c.submit(pods("b", "system", priority=2_000_000_000)).run()
-    assert sorted(started(c)) == ["a0", "system"]
+    assert sorted(c.bound()) == ["a0", "system"]
     c.delete("system").run().wait(5.0)
     assert held(c, "b") == 1
 
@@ -244,27 +240,27 @@ def test_a_limit_keeps_a_whole_gang_out_and_says_so_until_its_queue_holds_less()
     c = queued(LIMITED, nodes=2)
     c.submit(pods("nlp", "one", gpus=4)).run()
     c.submit(gang("wide", pods=4, namespace="cv")).run()
-    assert why(c, "wide") == "Fairness: queue research: 4 of 6 nvidia.com/gpu used, needs 4"
-    assert started(c) == ["one"]
+    assert c.why("wide") == "Fairness: queue research: 4 of 6 nvidia.com/gpu used, needs 4"
+    assert c.bound() == ["one"]
     c.submit(pods("rest", "elsewhere", gpus=8)).run().delete("elsewhere").run().wait(30.0)
-    assert started(c) == ["one"]
+    assert c.bound() == ["one"]
     c.delete("one").run().wait(30.0)
-    assert sorted(started(c)) == ["wide-0", "wide-1", "wide-2", "wide-3"]
+    assert sorted(c.bound()) == ["wide-0", "wide-1", "wide-2", "wide-3"]
 
 
 def test_who_is_kept_out_blocks_nobody() -> None:
     c = queued(LIMITED, nodes=2)
     c.submit(pods("cv", "too-wide", gpus=5)).submit(pods("cv", "small", gpus=1)).run()
-    assert started(c) == ["small"]
-    assert "more than its limit of 4: it never starts" in why(c, "too-wide")
+    assert c.bound() == ["small"]
+    assert "more than its limit of 4: it never starts" in c.why("too-wide")
 
 
 def test_memory_is_reported_in_gi() -> None:
     c = queued("queues: [{name: team, limit: {memory: 2Gi}, namespaces: [d]}]", nodes=2)
     c.submit(pods("d", "one", "two", gpus=0)).run()
     c.submit(pods("d", "three", gpus=0)).submit(gang("wide", pods=4, gpus=0)).run()
-    assert why(c, "three") == "Fairness: queue team: 2Gi of 2Gi memory used, needs 1Gi"
-    assert "queue team: needs 4Gi memory, more than its limit of 2Gi: it never starts" in why(c, "wide")
+    assert c.why("three") == "Fairness: queue team: 2Gi of 2Gi memory used, needs 1Gi"
+    assert "queue team: needs 4Gi memory, more than its limit of 2Gi: it never starts" in c.why("wide")
 
 
 def test_what_can_never_start_is_reported_once() -> None:
@@ -291,7 +287,7 @@ def test_a_member_too_large_for_the_limit_keeps_no_smaller_one_out() -> None:
     c.submit(pods("cv", "there", gpus=2)).run()
     large = gang("mixed", pods=1, min_members=1, gpus=3, namespace="cv")
     c.submit([*large, *gang("mixed", pods=2, min_members=1, first=1, namespace="cv")]).run()
-    assert set(started(c)) == {"there", "mixed-1", "mixed-2"}
+    assert set(c.bound()) == {"there", "mixed-1", "mixed-2"}
 
 
 def test_limits_hold_in_a_storm() -> None:
@@ -388,12 +384,12 @@ def test_a_pod_that_names_a_foreign_queue_waits_until_it_is_edited() -> None:
     [pod] = pods("a", "p", annotations={"gangsched.io/queue": "b"})
     c.submit(pod).run()
     assert (
-        why(c, "p")
+        c.why("p")
         == "Fairness: queue b: no queue of this name takes pods of the namespace a; those that do: a"
     )
     stored = c.pod("p")
     c.update(stored, metadata=replace(stored.metadata, annotations={})).wait(30.0)
-    assert started(c) == ["p"]
+    assert c.bound() == ["p"]
 
 
 # -- while it runs ---------------------------------------------------------------------------------------
@@ -454,9 +450,9 @@ def test_a_gang_that_comes_to_a_queue_without_a_bound_has_one_by_how_many_run_th
 def test_what_ends_is_free_for_the_queue_in_which_it_started() -> None:
     c = queued(CHOICE.replace("one,", "one, limit: {nvidia.com/gpu: 4},"))
     c.submit(pods("x", "p", gpus=4)).run().submit(pods("x", "waits", gpus=4)).run()
-    assert started(c) == ["p"]
+    assert c.bound() == ["p"]
     relabelled(c, "p", "two").run().phase("p", "Succeeded").run().wait(11.0)
-    assert "waits" in started(c)
+    assert "waits" in c.bound()
 
 
 def test_a_bind_that_may_land_counts_for_the_queue_that_it_names_though_its_node_is_recreated() -> None:
@@ -490,7 +486,7 @@ def test_before_it_starts_nobody_can_say_in_which_queue_a_pod_did(forged: str) -
 def test_another_tree_takes_over_without_losing_anybody() -> None:
     c = queued(LIMITED, nodes=2)
     c.submit(pods("nlp", "runs", gpus=4)).run().submit(pods("cv", "waits", gpus=4)).run()
-    assert started(c) == ["runs"]
+    assert c.bound() == ["runs"]
     c.wait(3600.0)
     decayed = c.queue_book().decayed("research", c.now_s)
     assert decayed > 0
@@ -498,11 +494,11 @@ def test_another_tree_takes_over_without_losing_anybody() -> None:
     assert c.queue_book().decayed("research", c.now_s) == pytest.approx(decayed)
     assert (held(c, "research"), held(c, "nlp")) == (4, 4)
     c.run().wait(30.0)
-    assert sorted(started(c)) == ["runs", "waits"]
+    assert sorted(c.bound()) == ["runs", "waits"]
     reconfigured(c, "")
     assert c.scheduler.shared.queue_book is None
     reconfigured(c, TWO).submit(pods("a", "later")).run()
-    assert sorted(started(c)) == ["later", "runs", "waits"]
+    assert sorted(c.bound()) == ["later", "runs", "waits"]
     assert held(c, OTHERS) == 8
 
 

@@ -16,7 +16,7 @@ from gangsched.model.objects import Pod
 from gangsched.model.text.printable import clean
 from tests.core.queued import GPU, pods, queued, reconfigured
 from tests.core.test_dialects import n_bound, tasks
-from tests.core.test_queues import held, why
+from tests.core.test_queues import held
 from tests.support.scenario import Cluster, gang
 
 TWO = """
@@ -24,10 +24,6 @@ queues:
 - {name: a, guaranteed: {nvidia.com/gpu: 8}, namespaces: [a]}
 - {name: b, guaranteed: {nvidia.com/gpu: 8}, namespaces: [b]}
 """
-
-
-def evicted(c: Cluster) -> list[str]:
-    return [effect.name for effect in c.all(EvictPod)]
 
 
 # -- what a guarantee gets back ----------------------------------------------------------------------------
@@ -39,7 +35,7 @@ def test_a_guarantee_is_got_back_from_pods_of_a_higher_priority_that_have_borrow
         c.submit(pods("b", f"b{k}", priority=100))
     c.run().submit(gang("g", pods=4, namespace="a")).run()
     assert c.placed("g")
-    assert (held(c, "a"), held(c, "b"), len(evicted(c))) == (4, 12, 4)
+    assert (held(c, "a"), held(c, "b"), len(c.evicted())) == (4, 12, 4)
     c.five_more_turns_change_nothing()
 
 
@@ -50,7 +46,7 @@ def test_what_each_role_needs_is_got_back_although_more_of_one_role_comes_first(
     c.run()
     c.submit(tasks(c, {"ps": 1, "worker": 1}, {"worker": 2, "ps": 1}, {"ps": 1, "worker": 7})).run()
     assert (n_bound(c, "ps"), n_bound(c, "worker")) == (1, 1)
-    assert (held(c, "a"), held(c, "b"), len(evicted(c))) == (8, 8, 8)
+    assert (held(c, "a"), held(c, "b"), len(c.evicted())) == (8, 8, 8)
 
 
 def test_whole_nodes_are_got_back_within_the_victims_grace() -> None:
@@ -79,7 +75,7 @@ def test_what_is_got_back_from_the_important_is_kept_from_their_like_until_it_is
         c.submit(pods("b", f"b{k}", priority=100))
     c.run().evictions = "slow"
     c.submit(gang("g", pods=1, gpus=8, namespace="a")).run()
-    first, *going = evicted(c)
+    first, *going = c.evicted()
     c.delete(first).submit(pods("b", "late", priority=50)).run()
     assert not c.pod("late").spec.node_name
     assert c.delete(*going).run().placed("g")
@@ -92,12 +88,12 @@ def test_what_is_due_again_since_a_pod_of_the_queue_has_ended_is_got_back_at_onc
     for k in range(12):
         c.submit(pods("b", f"b{k}"))
     c.run().submit(gang("g", pods=1, gpus=8, namespace="a")).run().wait(60.0)
-    assert evicted(c) == []
+    assert c.evicted() == []
     c.delete("b0").run().wait(60.0)
-    assert evicted(c) == [], "another queue's pod has ended"
+    assert c.evicted() == [], "another queue's pod has ended"
     c.delete("a0").run().wait(5.0)
     assert c.placed("g")
-    assert (held(c, "a"), held(c, "b")) == (8, 11 - len(evicted(c)))
+    assert (held(c, "a"), held(c, "b")) == (8, 11 - len(c.evicted()))
     c.five_more_turns_change_nothing()
 
 
@@ -127,10 +123,10 @@ def test_what_comes_within_reach_as_another_queue_begins_to_borrow_is_got_back_a
     c.submit(pods("b", "b0", gpus=4)).submit(pods("b", "b1", gpus=4)).run()
     assert {c.pod(name).spec.node_name for name in ("b0", "b1")} == {"n0", "n1"}
     c.submit(gang("g", pods=1, gpus=8, namespace="a")).run().wait(60.0)
-    assert evicted(c) == []
+    assert c.evicted() == []
     c.submit(pods("b", "b2", gpus=4)).run().wait(5.0)
     assert c.placed("g")
-    assert (held(c, "a"), held(c, "b"), len(evicted(c))) == (8, 8, 1)
+    assert (held(c, "a"), held(c, "b"), len(c.evicted())) == (8, 8, 1)
     c.five_more_turns_change_nothing()
 
 
@@ -141,8 +137,8 @@ def test_no_queue_at_its_guarantee_loses_a_pod_to_a_higher_priority_either() -> 
     for k in range(8):
         c.submit(pods("b", f"b{k}", priority=5))
     c.run().submit(pods("b", "urgent", priority=100, gpus=4)).run()
-    assert len(evicted(c)) == 4
-    assert all(name.startswith("b") for name in evicted(c)), "of its own queue"
+    assert len(c.evicted()) == 4
+    assert all(name.startswith("b") for name in c.evicted()), "of its own queue"
     assert held(c, "a") == 8
 
 
@@ -151,8 +147,8 @@ def test_what_is_beyond_the_guarantee_reclaims_nothing() -> None:
     for k in range(16):
         c.submit(pods("b", f"b{k}"))
     c.run().submit(gang("g", pods=9, namespace="a")).run()
-    assert evicted(c) == []
-    assert "9 of 9" not in why(c, "g")
+    assert c.evicted() == []
+    assert "9 of 9" not in c.why("g")
 
 
 def test_two_gangs_do_not_reclaim_the_same_guarantee_twice() -> None:
@@ -161,7 +157,7 @@ def test_two_gangs_do_not_reclaim_the_same_guarantee_twice() -> None:
     for k in range(16):
         c.submit(pods("b", f"b{k}"))
     c.run().submit(gang("g", pods=6, namespace="a"), gang("h", pods=6, namespace="a")).run()
-    assert len(evicted(c)) == 6, "the second would be beyond it"
+    assert len(c.evicted()) == 6, "the second would be beyond it"
 
 
 def test_borrowers_that_go_already_are_not_counted_against_their_queues_guarantee() -> None:
@@ -174,8 +170,8 @@ def test_borrowers_that_go_already_are_not_counted_against_their_queues_guarante
     for k in range(4):
         c.leave(f"b{k}")
     c.run().submit(gang("g", pods=8, namespace="a")).run()
-    assert len(evicted(c)) == 4
-    assert not {f"b{k}" for k in range(4)}.intersection(evicted(c))
+    assert len(c.evicted()) == 4
+    assert not {f"b{k}" for k in range(4)}.intersection(c.evicted())
 
 
 def test_a_gang_goes_as_a_whole_or_not_and_what_it_can_spare_goes_alone() -> None:
@@ -210,7 +206,7 @@ def test_freed_room_never_goes_back_to_the_victims() -> None:
         c.submit(pods("b", f"again{k}", priority=50)).run().delete(name).run()
     assert c.placed("g")
     assert held(c, "b") == 8
-    assert len(evicted(c)) == 8
+    assert len(c.evicted()) == 8
 
 
 def test_a_refused_eviction_is_repeated_as_long_as_the_guarantee_gives_the_right() -> None:
@@ -220,7 +216,7 @@ def test_a_refused_eviction_is_repeated_as_long_as_the_guarantee_gives_the_right
     for k in range(3):
         c.submit(pods("b", f"b{k}", gpus=4))
     c.run().submit(pods("a", "a0", gpus=4)).run().wait(5.0)
-    [first, *others] = evicted(c)
+    [first, *others] = c.evicted()
     assert others == [first, first]
     c.evictions = "ok"
     c.wait(5.0)
@@ -236,13 +232,13 @@ def test_who_was_to_go_stays_once_its_queue_holds_no_more_than_its_guarantee() -
     for k in range(3):
         c.submit(pods("b", f"b{k}", gpus=4))
     c.run().submit(pods("a", "a0", gpus=4)).run()
-    [victim] = evicted(c)
+    [victim] = c.evicted()
     [ends, _] = [one for one in ("b0", "b1", "b2") if one != victim]
     [theirs] = pods("c", "theirs", gpus=4)
     on = c.pod(ends).spec.node_name
     c.delete(ends).submit(replace(theirs, spec=replace(theirs.spec, scheduler_name="other", node_name=on)))
     c.run().wait(60.0)
-    assert evicted(c) == [victim], "asked once, when its queue held 12 of 8"
+    assert c.evicted() == [victim], "asked once, when its queue held 12 of 8"
     assert not c.pod("a0").spec.node_name
 
 
@@ -253,9 +249,9 @@ def test_who_was_to_go_stays_once_another_configuration_guarantees_it_to_nobody(
     for k in range(3):
         c.submit(pods("b", f"b{k}", gpus=4, priority=100))
     c.run().submit(pods("a", "a0", gpus=4)).run()
-    assert len(evicted(c)) == 1
+    assert len(c.evicted()) == 1
     reconfigured(c, now).run().wait(60.0)
-    assert len(evicted(c)) == 1
+    assert len(c.evicted()) == 1
     assert not c.all(DeletePod)
     assert c.state("a0") == "unschedulable"
 
@@ -268,9 +264,9 @@ def test_what_another_queue_leaves_is_enough_beside_what_borrowers_hold_on_that_
     left = c.pod("b1").spec.node_name
     borrowers = {c.pod(name).spec.node_name: name for name in ("c0", "c1")}
     c.submit(pods("a", "a0", gpus=8)).run().wait(30.0)
-    assert evicted(c) == []
+    assert c.evicted() == []
     c.delete("b1").run().wait(15.0)
-    assert evicted(c) == [borrowers[left]]
+    assert c.evicted() == [borrowers[left]]
     assert c.pod("a0").spec.node_name == left
 
 
@@ -280,7 +276,7 @@ def test_a_guarantee_of_devices_does_not_let_anybody_reclaim_others() -> None:
         "queues:\n- {name: a, guaranteed: {cpu: 64}, namespaces: [a]}\n- {name: b, namespaces: [b]}\n",
     )
     c.submit(pods("b", "b0", gpus=8)).run().submit(pods("a", "a0", gpus=1)).run()
-    assert evicted(c) == []
+    assert c.evicted() == []
 
 
 def test_siblings_reclaim_from_each_other_what_their_own_guarantees_say() -> None:
@@ -306,14 +302,14 @@ def test_nobody_is_evicted_for_it_where_that_is_switched_off() -> None:
     for k in range(16):
         c.submit(pods("b", f"b{k}"))
     c.run().submit(pods("a", "a0")).run()
-    assert evicted(c) == []
+    assert c.evicted() == []
 
 
 def test_pods_that_the_cluster_needs_are_not_reclaimed() -> None:
     c = queued(TWO, nodes=1)
     c.submit(pods("b", "system", gpus=8, priority=2_000_000_000)).run()
     c.submit(pods("a", "a0")).run()
-    assert evicted(c) == []
+    assert c.evicted() == []
 
 
 def test_the_message_says_from_whom_room_is_taken() -> None:
@@ -322,7 +318,7 @@ def test_the_message_says_from_whom_room_is_taken() -> None:
     for k in range(16):
         c.submit(pods("b", f"b{k}"))
     c.run().submit(pods("a", "a0")).run()
-    [victim] = evicted(c)
+    [victim] = c.evicted()
     told = "waiting for 1 pod of other queues beyond those queues' guarantees to go: "
     assert f"{told}a pod of another namespace" in c.said("a0")
     assert f"{told}b/{victim}" in clean(c.group("a0").message), "in full for explain"
@@ -348,15 +344,15 @@ def test_a_fair_share_is_reclaimed_only_on_request_and_stops_at_the_share() -> N
             c.submit(pods("a", f"a{k}"))
         c.run().wait(600.0)
         assert held(c, "a") in (got, max(got - 1, 0)), text
-        before = len(evicted(c))
+        before = len(c.evicted())
         c.wait(3600.0)
-        assert len(evicted(c)) == before, "at rest nobody is evicted"
+        assert len(c.evicted()) == before, "at rest nobody is evicted"
 
 
 def test_for_a_fair_share_no_gang_of_many_times_its_size_goes() -> None:
     c = queued(FAIR, nodes=2)
     c.submit(gang("wide", pods=16, namespace="b")).run().submit(pods("a", "a0")).run()
-    assert evicted(c) == []
+    assert c.evicted() == []
 
 
 HALVES = FAIR.replace("share: 2", "share: 1")
@@ -373,11 +369,11 @@ def test_of_two_equal_queues_each_gets_its_half_also_in_gangs_and_keeps_it(size:
     for k in range(n):
         c.submit(gang(f"a{k}", pods=size, namespace="a"))
     c.run().wait(60.0)
-    assert (held(c, "a"), held(c, "b"), len(evicted(c))) == (4 * nodes, 4 * nodes, 4 * nodes)
+    assert (held(c, "a"), held(c, "b"), len(c.evicted())) == (4 * nodes, 4 * nodes, 4 * nodes)
     for k in range(n):  # the evicted come again, and others with them
         c.submit(gang(f"again{k}", pods=size, namespace="b", priority=10))
     c.run().wait(3600.0)
-    assert (held(c, "a"), held(c, "b"), len(evicted(c))) == (4 * nodes, 4 * nodes, 4 * nodes)
+    assert (held(c, "a"), held(c, "b"), len(c.evicted())) == (4 * nodes, 4 * nodes, 4 * nodes)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -507,7 +503,7 @@ class Storm:
         for k in range(12 if self.limited else self.rng.randint(3, 10)):
             self._submit(k)
             self._settle()
-        return len(evicted(self.c))
+        return len(self.c.evicted())
 
     def _submit(self, k: int) -> None:
         rng = self.rng
@@ -534,12 +530,12 @@ class Storm:
             self.c.run()
             self._within_limits()
             self._renew()
-            if n_before == len(evicted(self.c)):
+            if n_before == len(self.c.evicted()):
                 self.c.wait(61.0)
                 self._renew()
-                if n_before == len(evicted(self.c)):
+                if n_before == len(self.c.evicted()):
                     return
-            n_before = len(evicted(self.c))
+            n_before = len(self.c.evicted())
         raise AssertionError(f"seed {self.seed}: no end of evictions\n{self.tree}")
 
     def _within_limits(self) -> None:

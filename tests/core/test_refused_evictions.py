@@ -18,8 +18,8 @@ from gangsched.model.objects import Condition
 from gangsched.model.workloads import PodDisruptionBudget
 from tests.core.test_audit import unlinked
 from tests.core.test_health import fail, watched
-from tests.core.test_walltime_evictions import evicting, lone
-from tests.support.scenario import Cluster, cluster, gang
+from tests.core.test_walltime_evictions import evicting
+from tests.support.scenario import Cluster, cluster, gang, lone
 
 BUDGETS = "poddisruptionbudgets.policy"
 A_DAY_S = 86_400.0
@@ -51,7 +51,7 @@ def unusable_devices(code: str) -> Cluster:
 
 
 def walltime(code: str) -> Cluster:
-    c = evicting().submit(lone("a")).run()
+    c = evicting().submit(lone("a", 1, "600s")).run()
     c.evictions = code
     return c
 

@@ -30,10 +30,6 @@ def configured(profile: str = "", ours: str = "") -> Cluster:
     return Cluster(make=make)
 
 
-def n_bound(c: Cluster) -> int:
-    return sum(bool(pod.spec.node_name) for pod in c.pods.values())
-
-
 def counted_and_listed(c: Cluster) -> Cluster:
     """Two nodes of which only devices' number is known, and one, `listed`, with fewer that have IDs."""
     for name in ("counts-0", "counts-1"):
@@ -52,10 +48,10 @@ def test_a_pod_that_requires_ids_goes_where_they_are_listed(said: str) -> None:
 def test_it_waits_with_the_reason_until_a_node_lists_them() -> None:
     c = Cluster().node(make_node("n", gpus=8, listed=False))
     c.submit(with_annotations(gang("a", pods=2, gpus=4), REQUIRED)).run()
-    assert n_bound(c) == 0
+    assert c.n_bound() == 0
     assert f"1 {REASON}" in c.said("a-0")
     c.node(make_node("n", gpus=8)).wait(12.0)
-    assert n_bound(c) == 2
+    assert c.n_bound() == 2
     assert len({*c.ids("a-0"), *c.ids("a-1")}) == 8
 
 
@@ -71,10 +67,10 @@ def test_a_group_requires_them_for_all_its_members() -> None:
     c.object("coscheduling", make_pod_group("a", spec={"minMember": 2}, annotations=REQUIRED))
     label = {"scheduling.x-k8s.io/pod-group": "a"}
     c.submit([make_pod(f"a-{k}", gpus=2, labels=label) for k in range(2)]).run()
-    assert n_bound(c) == 0
+    assert c.n_bound() == 0
     assert REASON in c.said("a-0")
     c.object("coscheduling", make_pod_group("a", spec={"minMember": 2})).wait(12.0)
-    assert n_bound(c) == 2
+    assert c.n_bound() == 2
 
 
 @pytest.mark.parametrize(
@@ -158,4 +154,4 @@ def test_a_drawn_cluster_never_gives_a_pod_that_requires_ids_a_node_without() ->
         if i % 2 and at.spec.node_name:
             assert int(at.spec.node_name[1:]) % 2 == 0
             assert json.loads((at.metadata.annotations or {})["gangsched.io/allocated-devices"])
-    assert n_bound(c) > 20
+    assert c.n_bound() > 20

@@ -13,18 +13,14 @@ from gangsched.model.pod_group import ATTEMPT_KEY, RANK_KEY
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 
-def bound(c: Cluster, *names: str) -> list[bool]:
-    return [bool(c.pod(name).spec.node_name) for name in names]
-
-
 def test_the_successors_of_a_gang_that_failed_start_together() -> None:
     c = cluster(nodes=2).submit(gang("a", pods=2, gpus=8)).run()
     c.phase("a-0", "Failed").phase("a-1", "Failed")  # kept by their Job, and so still members
     c.submit(make_pod("quick", gpus=8)).run()
     c.submit(gang("a", pods=2, gpus=8, first=2)).run()
-    assert bound(c, "a-2", "a-3") == [False, False], "there is room for one only"
+    assert c.are_bound("a-2", "a-3") == [False, False], "there is room for one only"
     c.delete("quick").wait(2.0)
-    assert bound(c, "a-2", "a-3") == [True, True]
+    assert c.are_bound("a-2", "a-3") == [True, True]
     c.five_more_turns_change_nothing()
 
 
@@ -34,7 +30,7 @@ def test_a_gang_that_failed_waits_for_all_its_successors() -> None:
     c.submit(make_pod("a-2", group="a", min_members=2, gpus=8)).run().wait(6.0)
     assert c.said("a-2") == "gang d/a waits for members: 1 of 2 exist"
     c.submit(make_pod("a-3", group="a", min_members=2, gpus=8)).run()
-    assert bound(c, "a-2", "a-3") == [True, True]
+    assert c.are_bound("a-2", "a-3") == [True, True]
 
 
 def ranks(c: Cluster, *names: str) -> list[str]:
@@ -72,7 +68,7 @@ def test_a_pod_that_another_process_has_bound_keeps_its_rank_though_ours_was_on_
     for bind in c.held_binds[1:]:
         c.tell(ev.BindFailed(bind.uid, bind.attempt, 422, "Refused", "no"))
     c.run().wait(20.0)
-    assert bound(c, "a-0", "a-1", "a-2") == [True, True, True]
+    assert c.are_bound("a-0", "a-1", "a-2") == [True, True, True]
     assert sorted(ranks(c, "a-0", "a-1", "a-2")) == ["0", "1", "2"]
     assert ranks(c, "a-0") == ["2"]
 
@@ -95,16 +91,16 @@ def test_members_that_failed_have_no_say_in_how_many_of_the_next_start_together(
     c.submit(make_pod("other", gpus=8), make_pod("more", gpus=8)).run()
     names = ["a-4", "a-5", "a-6"]
     c.submit(gang("a", pods=3, gpus=8, first=4, min_members=wanted)).run().wait(5.0)
-    assert sum(bound(c, *names)) == (2 if wanted == 1 else 0), "two fit"
+    assert sum(c.are_bound(*names)) == (2 if wanted == 1 else 0), "two fit"
     c.delete("other").run().wait(20.0)
-    assert bound(c, *names) == [True, True, True]
+    assert c.are_bound(*names) == [True, True, True]
     c.five_more_turns_change_nothing()
 
 
 def test_one_failed_member_is_replaced_beside_the_others() -> None:
     c = cluster(nodes=3).submit(gang("a", pods=3, gpus=8)).run()
     c.phase("a-1", "Failed").submit(make_pod("a-3", group="a", min_members=3, gpus=8)).run()
-    assert bound(c, "a-3") == [True]
+    assert c.are_bound("a-3") == [True]
 
 
 def test_members_that_are_done_still_count_for_those_that_come_after() -> None:
@@ -113,7 +109,7 @@ def test_members_that_are_done_still_count_for_those_that_come_after() -> None:
     for k in range(4):
         c.phase(f"a-{k}", "Succeeded")
     c.submit(*(make_pod(f"a-{k}", group="a", min_members=4, gpus=8) for k in (4, 5))).run()
-    assert bound(c, "a-4", "a-5") == [True, True]
+    assert c.are_bound("a-4", "a-5") == [True, True]
 
 
 @pytest.mark.parametrize("successor", [False, True], ids=["before its successor", "with its successor"])
@@ -126,7 +122,7 @@ def test_a_restarted_scheduler_takes_a_gang_with_a_failed_member_for_whole(succe
     if successor:
         c.submit(make_pod("a-3", group="a", min_members=3, gpus=8))
     c.restart().run().wait(120.0)
-    assert bound(c, "a-0", "a-2") == [True, True], "nobody was evicted"
+    assert c.are_bound("a-0", "a-2") == [True, True], "nobody was evicted"
     if successor:
         assert "Insufficient" in c.said("a-3")
 
@@ -163,5 +159,5 @@ def test_a_member_that_fails_at_once_leaves_the_gang_whole() -> None:
     [bind] = c.held_binds
     c.commit(bind)
     c.phase("a-1", "Failed").tell(ev.BindSucceeded(bind.uid, bind.attempt)).wait(60.0)
-    assert bound(c, "a-0") == [True], "nobody was evicted"
+    assert c.are_bound("a-0") == [True], "nobody was evicted"
     assert c.state("a") == "bound"

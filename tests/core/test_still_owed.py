@@ -20,14 +20,6 @@ from tests.support.scenario import Cluster, cluster, gang
 ALL = Settings(infer_gangs={OURS: ORDERED})
 
 
-def bound(c: Cluster, *names: str) -> list[bool]:
-    return [bool(c.pod(name).spec.node_name) for name in names]
-
-
-def n_bound(c: Cluster) -> int:
-    return sum(1 for pod in c.pods.values() if pod.spec.node_name)
-
-
 def replaced(c: Cluster, *indices: int) -> None:
     """These fail and get successors, one node being taken by somebody quicker."""
     for k in indices:
@@ -44,9 +36,9 @@ def test_where_some_have_succeeded_the_successors_of_the_others_start_together()
     c.submit(first).run().wait(6.0)
     assert c.said("a-4") == "gang d/a waits for members: 3 of 4 exist"
     c.submit(last).run()
-    assert bound(c, "a-4", "a-5") == [False, False], "two are owed, and there is room for one"
+    assert c.are_bound("a-4", "a-5") == [False, False], "two are owed, and there is room for one"
     c.delete("quick").run().wait(10.0)
-    assert bound(c, "a-4", "a-5") == [True, True]
+    assert c.are_bound("a-4", "a-5") == [True, True]
     c.five_more_turns_change_nothing()
 
 
@@ -68,7 +60,7 @@ def test_the_last_one_owed_starts_alone() -> None:
     c = cluster(nodes=2).submit(gang("a", pods=2, gpus=8)).run()
     c.phase("a-0", "Succeeded").phase("a-1", "Failed")
     c.submit(make_pod("a-2", group="a", min_members=2, gpus=8)).run()
-    assert bound(c, "a-2") == [True]
+    assert c.are_bound("a-2") == [True]
 
 
 def test_a_successor_whose_bind_fails_is_tried_again_and_nobody_is_taken_for_half_bound() -> None:
@@ -80,7 +72,7 @@ def test_a_successor_whose_bind_fails_is_tried_again_and_nobody_is_taken_for_hal
     assert "bound in part" not in c.said("a-2")
     c.answer = lambda bind: "ok"
     c.wait(10.0)
-    assert bound(c, "a-2") == [True]
+    assert c.are_bound("a-2") == [True]
 
 
 def test_a_restarted_scheduler_starts_what_is_owed_together() -> None:
@@ -89,9 +81,9 @@ def test_a_restarted_scheduler_starts_what_is_owed_together() -> None:
     replaced(c, 2, 3)
     c.submit(make_pod("more", gpus=8)).run()
     c.submit(*(make_pod(f"a-{k}", group="a", min_members=4, gpus=8) for k in (4, 5))).restart().run()
-    assert bound(c, "a-4", "a-5") == [False, False]
+    assert c.are_bound("a-4", "a-5") == [False, False]
     c.delete("quick").run().wait(10.0)
-    assert bound(c, "a-4", "a-5") == [True, True]
+    assert c.are_bound("a-4", "a-5") == [True, True]
 
 
 def again(pods: list[Pod]) -> list[Pod]:
@@ -116,7 +108,7 @@ def bound_again(c: Cluster) -> int:
 def test_a_resumed_job_starts_whole_without_the_indices_that_have_succeeded(*, is_kept: bool) -> None:
     c = tell_job(cluster(nodes=4, settings=ALL), completions=4)
     pods = made.decoded(made.job_pods("a", 4))
-    assert n_bound(c.submit(pods).run()) == 4
+    assert c.submit(pods).run().n_bound() == 4
     tell_job(c.phase("a-0", "Succeeded"), completions=4, succeeded=1).run()
     c.delete("a-1", "a-2", "a-3")  # it is suspended
     if not is_kept:
@@ -138,7 +130,7 @@ def test_of_more_completions_than_run_at_a_time_as_many_as_are_left_start_togeth
     for k in range(4):
         c.phase(f"a-{k}", "Succeeded").submit(pods[4 + k : 5 + k]).run()
         tell_job(c, completions=8, succeeded=k + 1)
-    assert n_bound(c.wait(2.0)) == 8, "each later one starts as it comes"
+    assert c.wait(2.0).n_bound() == 8, "each later one starts as it comes"
     tell_job(c.phase("a-4", "Succeeded"), completions=8, succeeded=5).run()
     c.delete("a-5", "a-6", "a-7").submit(make_pod("quick", gpus=8), make_pod("other", gpus=8)).run()
     c.submit(again(pods[5:])).run().wait(6.0)
@@ -167,7 +159,7 @@ def test_a_gang_that_is_being_bound_does_not_grow_by_a_success_that_its_job_has_
         pod = c.commit(bind)
         c.tell(ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(pod))
     c.wait(60.0)
-    assert n_bound(c) == 4, "nobody was evicted"
+    assert c.n_bound() == 4, "nobody was evicted"
     assert c.state("a") == "bound"
 
 
@@ -213,9 +205,9 @@ def test_a_gang_that_is_evicted_for_a_device_starts_again_without_those_that_hav
     c.node(replace(node, metadata=replace(node.metadata, annotations=listed))).wait(31.0)
     assert [pod.metadata.name for pod in c.pods.values()] == ["a-0"]
     c.submit(make_pod("a-3", group="a", min_members=3, gpus=8)).run().wait(15.0)
-    assert bound(c, "a-3") == [False], "two are owed"
+    assert c.are_bound("a-3") == [False], "two are owed"
     c.submit(make_pod("a-4", group="a", min_members=3, gpus=8)).run().wait(15.0)
-    assert bound(c, "a-3", "a-4") == [True, True]
+    assert c.are_bound("a-3", "a-4") == [True, True]
     c.five_more_turns_change_nothing()
 
 
@@ -228,7 +220,7 @@ def test_a_gang_that_is_unwound_starts_again_without_those_that_have_succeeded()
     c.tell(ev.BindSucceeded(held.uid, held.attempt), ev.PodUpdated(c.commit(held))).run()
     assert "a-1" not in [pod.metadata.name for pod in c.pods.values()]
     c.submit(make_pod("a-3", group="a", min_members=3, gpus=8)).run().wait(15.0)
-    assert bound(c, "a-2", "a-3") == [True, True]
+    assert c.are_bound("a-2", "a-3") == [True, True]
 
 
 def test_what_a_job_has_said_while_its_gang_was_being_bound_holds_once_the_binds_have_failed() -> None:
@@ -241,4 +233,4 @@ def test_what_a_job_has_said_while_its_gang_was_being_bound_holds_once_the_binds
     c.answer = lambda bind: "ok"
     c.tell(*(ev.BindFailed(bind.uid, bind.attempt, 403, "Forbidden", "no") for bind in others))
     c.delete("a-0").tell(ev.BindFailed(first.uid, first.attempt, 404, "NotFound", "gone"))
-    assert n_bound(c.run().wait(10.0)) == 3
+    assert c.run().wait(10.0).n_bound() == 3

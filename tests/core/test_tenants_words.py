@@ -296,10 +296,6 @@ def pods(word: Word | None = None, first: int = 0, n: int = N_PODS) -> list[Pod]
     return made if word is None else [written(pod, word) for pod in made]
 
 
-def settled(c: Cluster) -> Cluster:
-    return c.run().wait(35.0)
-
-
 def above_the_limit(c: Cluster) -> int:
     return max(0, held(c, "t") - LIMIT)
 
@@ -320,7 +316,7 @@ def test_a_limit_holds_whatever_is_written_on_new_pods(tree: str) -> None:
             continue
         c = queued(tree)
         told(c, word)
-        if above_the_limit(settled(c.submit(pods(word)))):
+        if above_the_limit(c.submit(pods(word)).settled()):
             broken.append(word.name)
     assert broken == []
 
@@ -334,12 +330,12 @@ def test_a_limit_holds_whatever_is_written_later(tree: str) -> None:
             continue
         c = queued(tree)
         told(c, word)
-        settled(c.submit(pods()))
+        c.submit(pods()).settled()
         assert held(c, "t") == LIMIT
         for is_running in (False, True):
             for pod in [pod for pod in c.pods.values() if bool(pod.spec.node_name) is is_running]:
                 c.update(written(pod, word))
-            if above_the_limit(settled(c)):
+            if above_the_limit(c.settled()):
                 broken.append(f"{word.name}, {is_running=}")
     assert broken == []
 
@@ -350,7 +346,7 @@ def test_only_what_kueue_has_admitted_passes_and_only_where_the_file_says_so(tre
     [word] = [one for one in WORDS if passes(one, KUEUES)]
     c = queued(tree)
     told(c, word)
-    assert held(settled(c.submit(pods(word))), "t") == n
+    assert held(c.submit(pods(word)).settled(), "t") == n
 
 
 @pytest.mark.parametrize("queues", [LIMITED, SHARED], ids=["limits", "shared"])
@@ -362,10 +358,10 @@ def test_what_is_changed_in_an_owner_later_lifts_nothing(queues: str) -> None:
         before = owner_as_written(item["kind"])
         c = queued(queues, nodes=2)
         told(c, before)
-        settled(c.submit([make_pod(f"h{k}", namespace="honest") for k in range(8)]))
-        settled(c.submit(pods(before)))
+        c.submit([make_pod(f"h{k}", namespace="honest") for k in range(8)]).settled()
+        c.submit(pods(before)).settled()
         tell_owner(c, item)
-        settled(c)
+        c.settled()
         if (queues == LIMITED and above_the_limit(c)) or held(c, "honest") != 8 or evictions_of_others(c):
             broken.append(word.name)
     assert broken == []
@@ -377,7 +373,7 @@ def test_a_gang_of_each_controller_starts_as_far_as_the_limit_goes() -> None:
         c = queued(LIMITED)
         word = owner_as_written(kind)
         told(c, word)
-        assert held(settled(c.submit(pods(word))), "t") == LIMIT, kind
+        assert held(c.submit(pods(word)).settled(), "t") == LIMIT, kind
         groups = {info.group.key for info in c.pod_infos().values() if info.group}
         assert len(groups) == 1, kind
         assert POD not in {key.dialect for key in groups}, kind
@@ -396,7 +392,7 @@ def test_what_a_tenant_writes_in_an_admitted_workload_lets_no_more_pass_than_kue
     for word in (plain, *changed("Workload", plain, status=False)):
         c = queued(KUEUES)
         told(c, word)
-        passed[word.name] = held(settled(c.submit(pods(word))), "t")
+        passed[word.name] = held(c.submit(pods(word)).settled(), "t")
     assert passed[plain.name] == LIMIT + 2
     assert {name: n for name, n in passed.items() if n > LIMIT + 2} == {}
 
@@ -415,7 +411,7 @@ def test_no_pod_of_others_is_evicted_for_what_is_written(queues: str) -> None:
         told(c, word)
         c.submit([make_pod(f"h{k}", namespace="honest") for k in range(8)]).run()
         assert held(c, "honest") == 8
-        if evictions_of_others(settled(c.submit(pods(word)))):
+        if evictions_of_others(c.submit(pods(word)).settled()):
             broken.append(word.name)
     assert broken == []
 
@@ -426,8 +422,8 @@ def test_a_guarantee_is_got_back_whatever_is_written() -> None:
     for word in WORDS:
         c = queued(SHARED)
         told(c, word)
-        settled(c.submit(pods(word)))
-        settled(c.submit([make_pod(f"h{k}", namespace="honest") for k in range(4)]))
+        c.submit(pods(word)).settled()
+        c.submit([make_pod(f"h{k}", namespace="honest") for k in range(4)]).settled()
         if held(c, "honest") != 4:
             broken.append(word.name)
     assert broken == []
@@ -441,17 +437,17 @@ def test_pods_put_on_a_node_by_hand_do_not_complete_a_gang_beyond_a_limit(forged
     made = [make_pod(f"g{k}", namespace="t", group="g0", min_members=8, annotations=own) for k in range(8)]
     [first, *rest] = made
     c.submit(replace(first, spec=replace(first.spec, node_name="n0")))
-    settled(c.submit(rest))
-    settled(c.restart())
+    c.submit(rest).settled()
+    c.restart().settled()
     assert held(c, "t") <= LIMIT
 
 
 def test_a_gang_does_not_grow_beyond_a_limit_by_a_larger_number() -> None:
     c = queued(LIMITED)
-    settled(c.submit(gang("g", pods=8, min_members=1, namespace="t")))
+    c.submit(gang("g", pods=8, min_members=1, namespace="t")).settled()
     assert held(c, "t") == LIMIT
     for pod in list(c.pods.values()):
         c.update(written(pod, Word("", annotations={"gangsched.io/min-members": "8"})))
-    settled(c)
-    settled(c.restart())
+    c.settled()
+    c.restart().settled()
     assert held(c, "t") == LIMIT

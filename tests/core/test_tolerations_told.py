@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from gangsched.core.explaining.explain import explain
 from gangsched.lab.sim.objects import make_node
 from gangsched.model.objects import Pod, Taint, Toleration
 from tests.support.scenario import Cluster, gang
@@ -38,10 +37,6 @@ def dead(c: Cluster | None = None) -> Cluster:
     return tainted(Taint(UNREACHABLE, "", "NoSchedule"), Taint(UNREACHABLE, "", "NoExecute"), c=c)
 
 
-def cures(c: Cluster, name: str) -> tuple[str, ...]:
-    return explain(c.scheduler, c.group(name), c.now_s).cures
-
-
 def test_a_toleration_that_comes_near_a_taint_is_named_with_it() -> None:
     c = tainted(Taint(GPU, "a100", "NoSchedule"))
     c.submit(tolerating("key", Toleration("nvidia.com/gpus", "Exists"))).run()
@@ -54,7 +49,7 @@ def test_a_toleration_that_comes_near_a_taint_is_named_with_it() -> None:
     )
     c.submit(tolerating("effect", Toleration(GPU, "Exists", "", "NoExecute"))).run()
     assert "The toleration nvidia.com/gpu:NoExecute does not cover" in c.said("effect-0")
-    assert cures(c, "effect")[0].startswith("Correct what is named in the pods' template")
+    assert c.cures("effect")[0].startswith("Correct what is named in the pods' template")
 
 
 def test_tolerations_that_resemble_no_taint_are_not_named() -> None:
@@ -66,7 +61,7 @@ def test_tolerations_that_resemble_no_taint_are_not_named() -> None:
 def test_a_dead_node_is_nobodys_slip() -> None:
     c = dead().submit(tolerating("train", *ADMISSION)).run()
     assert c.said("train-0").endswith(f"1 node(s) had untolerated taint(s) {{{UNREACHABLE}:NoSchedule}}.")
-    assert cures(c, "train") == (
+    assert c.cures("train") == (
         "Bring back node n0 that Kubernetes itself has tainted: its conditions say why (kubectl describe node"
         " n0), and the taint goes when they are good again.",
     )
@@ -87,13 +82,13 @@ def test_the_toleration_that_admission_adds_for_a_resource_is_nobodys_slip() -> 
     c = tainted(Taint(GPU, "", "NoExecute"))
     c.submit(tolerating("train", Toleration(GPU, "Exists", "", "NoSchedule"), gpus=1)).run()
     assert "does not cover" not in c.said("train-0")
-    assert cures(c, "train")[0].startswith("Give the pods a toleration for the taint that is named")
+    assert c.cures("train")[0].startswith("Give the pods a toleration for the taint that is named")
 
 
 def test_a_dead_node_is_named_beside_what_else_would_help() -> None:
     c = dead(tainted(name="n1"))
     c.submit(tolerating("train", *ADMISSION, pods=2, gpus=8)).run()
-    bring, larger = cures(c, "train")
+    bring, larger = c.cures("train")
     assert bring.startswith("Bring back node n0 ")
     assert larger.startswith("Or add 1 such node (")
     assert "Waiting does not help" not in larger
@@ -106,7 +101,7 @@ def test_the_cure_is_about_what_excludes_the_most_nodes_that_are_up() -> None:
     tainted(Taint("team", "a", "NoSchedule"), name="n3", c=c)
     pods = tolerating("train", *ADMISSION)
     c.submit([replace(p, spec=replace(p.spec, node_selector={"rack": "r7"})) for p in pods]).run()
-    assert cures(c, "train")[0].startswith("Correct what is named in the pods' template")
+    assert c.cures("train")[0].startswith("Correct what is named in the pods' template")
     labelled = make_node("n9")
     c.node(
         replace(
@@ -115,6 +110,6 @@ def test_the_cure_is_about_what_excludes_the_most_nodes_that_are_up() -> None:
             spec=replace(labelled.spec, taints=[Taint(UNREACHABLE, "", "NoSchedule")]),
         )
     ).wait(400.0)
-    compare, bring = cures(c, "train")
+    compare, bring = c.cures("train")
     assert compare.startswith("Compare the pods' nodeSelector")
     assert bring.startswith("Bring back the 2 nodes, n")

@@ -31,7 +31,6 @@ from tests.core.topologies import (
     full,
     node,
     racks,
-    taken,
     where,
     within,
 )
@@ -145,7 +144,7 @@ def test_a_sibling_without_a_constraint_leaves_the_rack_to_the_one_that_needs_it
 def test_victims_are_of_one_rack_and_the_cheapest_one() -> None:
     c = full(racks(a=2, b=2, c=2), a=5, b=1, c=3)
     c.submit(within(ONE_RACK, gang("g", pods=2, gpus=8, priority=10))).run()
-    assert taken(c) == ["old-b0", "old-b1"]
+    assert c.taken() == ["old-b0", "old-b1"]
     assert c.run().placed("g", on=2)
     assert where(c, "g") == ["b"]
 
@@ -154,7 +153,7 @@ def test_a_rack_where_fewer_must_go_is_cheaper() -> None:
     c = full(racks(a=2, b=2), a=1, b=1)
     c.delete("old-b1")
     c.submit(within(ONE_RACK, gang("g", pods=2, gpus=8, priority=10))).run()
-    assert taken(c) == ["old-b0"]
+    assert c.taken() == ["old-b0"]
     assert where(c.run(), "g") == ["b"]
 
 
@@ -168,7 +167,7 @@ def test_the_cheapest_nodes_of_many_racks_are_not_the_cheapest_rack() -> None:
             pod = make_pod(f"old-{name}-{k}", gpus=3, priority=1, scheduler="other")
             c.submit(replace(pod, spec=replace(pod.spec, node_name=name)))
     c.submit(within(ONE_RACK, gang("g", pods=4, gpus=9, priority=10))).run()
-    assert {name[:5] for name in taken(c)} == {"old-h"}
+    assert {name[:5] for name in c.taken()} == {"old-h"}
     assert where(c.run(), "g") == ["h"]
 
 
@@ -177,7 +176,7 @@ def test_of_more_racks_than_are_searched_those_with_most_room_are() -> None:
     c = full(racks(**dict.fromkeys(names, 2)), **dict.fromkeys(names, 1))
     c.delete("old-r230")
     c.submit(within(ONE_RACK, gang("g", pods=2, gpus=8, priority=10))).run()
-    assert taken(c) == ["old-r231"]
+    assert c.taken() == ["old-r231"]
 
 
 def test_the_rack_of_lowest_priority_is_searched_though_many_come_before_it_by_name() -> None:
@@ -186,7 +185,7 @@ def test_the_rack_of_lowest_priority_is_searched_though_many_come_before_it_by_n
     c.delete("old-r230", "old-r231")
     full(c, r23=1)
     c.submit(within(ONE_RACK, gang("g", pods=2, gpus=8, priority=10))).run()
-    assert taken(c) == ["old-r230", "old-r231"]
+    assert c.taken() == ["old-r230", "old-r231"]
 
 
 def test_no_pod_is_evicted_where_no_single_rack_can_be_freed() -> None:
@@ -197,7 +196,7 @@ def test_no_pod_is_evicted_where_no_single_rack_can_be_freed() -> None:
         pod = make_pod(f"high-{name}", gpus=8, priority=100, scheduler="other")
         c.submit(replace(pod, spec=replace(pod.spec, node_name=name)))
     c.submit(within(ONE_RACK, gang("g", pods=2, gpus=8, priority=10))).run()
-    assert taken(c) == []
+    assert c.taken() == []
     assert c.untouched("g")
     assert "preemption: " in c.said("g-0")
 
@@ -206,7 +205,7 @@ def test_a_preference_takes_no_victim() -> None:
     c = full(racks(a=2, b=2), a=1)
     c.delete("old-a0")
     c.submit(within(f"preferred: {RACK}", gang("g", pods=3, gpus=8, priority=10))).run()
-    assert taken(c) == []
+    assert c.taken() == []
     assert c.placed("g", on=3)
 
 
@@ -226,7 +225,7 @@ def test_a_gang_that_is_a_victim_goes_whole_for_one_in_one_rack() -> None:
     c = racks(a=2, b=2)
     c.submit(gang("low", pods=4, gpus=8)).run()
     c.submit(within(ONE_RACK, gang("g", pods=2, gpus=8, priority=10))).run()
-    assert len(taken(c)) == 4
+    assert len(c.taken()) == 4
     assert c.run().placed("g", on=2)
     assert len(where(c, "g")) == 1
 
@@ -235,7 +234,7 @@ def test_of_a_gang_that_goes_pod_by_pod_those_of_one_rack_go() -> None:
     c = racks(a=2, b=2)
     c.submit(with_annotations(gang("low", pods=4, gpus=8), {DISRUPTION_KEY: SINGLE})).run()
     c.submit(within(ONE_RACK, gang("g", pods=2, gpus=8, priority=10))).run()
-    assert len(taken(c)) == 2
+    assert len(c.taken()) == 2
     assert c.run().placed("g", on=2)
     assert len(where(c, "g")) == 1
 

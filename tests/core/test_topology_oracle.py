@@ -20,7 +20,7 @@ from gangsched.config import Settings
 from gangsched.lab.sim.objects import make_pod
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GROUPS_KEY
-from tests.core.topologies import BLOCK, RACK, apart, node, taken, within
+from tests.core.topologies import BLOCK, RACK, apart, node, within
 from tests.support.scenario import Cluster, with_annotations
 
 N_BLOCKS, N_CASES = 8, 25
@@ -269,7 +269,7 @@ def test_victims_are_the_cheapest_of_all_domains(block: int) -> None:
                 best = cost(some)
         c.evictions = "slow"
         c.submit(ask.pods(priority=10)).run()
-        gone = [one for one in old if one.name in taken(c)]
+        gone = [one for one in old if one.name in c.taken()]
         told = f"seed {seed}: {ask} on {scene.room} {scene.labels} took {gone} of {old}"
         if gone:
             c.delete(*(one.name for one in gone)).run()

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.lab.sim.objects import make_node, make_pod, make_pod_group
-from gangsched.model import effects as ef
 from gangsched.model.objects import (
     Affinity,
     CustomObject,
@@ -112,7 +111,3 @@ def full(c: Cluster, /, **priorities: int) -> Cluster:
             pod = make_pod(f"old-{name}", gpus=8, priority=priority, scheduler="other")
             c.submit(replace(pod, spec=replace(pod.spec, node_name=name)))
     return c
-
-
-def taken(c: Cluster) -> list[str]:
-    return sorted(one.name for one in c.effects if isinstance(one, ef.EvictPod | ef.DeletePod))

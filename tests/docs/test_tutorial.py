@@ -178,15 +178,11 @@ def test_the_plugin_by_kubernetes_asyncio_is_the_sample_that_runs_elsewhere(
     assert [line for line in shown.splitlines() if line.split("  #")[0] not in sample] == []
 
 
-def started(c: Cluster) -> list[str]:
-    return [bind.name for bind in c.all(ef.BindPod)]
-
-
 def test_the_queue_sort_puts_gpus_first(tmp_path: Path) -> None:
     c, _ = cluster(tmp_path, SORT, SORT_CONFIG)
     c.node(make_node("n0"))
     c.submit(make_pod("cpu", gpus=0, priority=9), make_pod("gpu", gpus=1)).run()
-    assert started(c) == ["gpu", "cpu"]
+    assert c.binds() == ["gpu", "cpu"]
 
 
 def test_the_lanes_let_tenants_take_turns(tmp_path: Path) -> None:
@@ -194,7 +190,7 @@ def test_the_lanes_let_tenants_take_turns(tmp_path: Path) -> None:
     c.node(make_node("n0", gpus=8))
     pods = [make_pod(f"{team}{i}", namespace=team, gpus=1) for team in "ab" for i in range(3)]
     c.submit(pods).run()
-    assert [name[0] for name in started(c)] == list("ababab")
+    assert [name[0] for name in c.binds()] == list("ababab")
 
 
 def test_users_share_what_is_there(tmp_path: Path) -> None:
@@ -204,16 +200,16 @@ def test_users_share_what_is_there(tmp_path: Path) -> None:
         own = {"example.com/user": user}
         c.submit([make_pod(f"{user}{k}", namespace=f"x{k}", gpus=1, labels=own) for k in range(3)])
     c.run()
-    assert [name[0] for name in started(c)] == list("ababab")
+    assert [name[0] for name in c.binds()] == list("ababab")
 
 
 def test_pre_enqueue_keeps_out_what_no_node_could_hold_until_one_can(tmp_path: Path) -> None:
     c, _ = cluster(tmp_path, ENQUEUE, CONFIGS[0].replace("TeamNodes", "FitsSomewhere"))
     c.node(make_node("n0", gpus=4)).submit(make_pod("a", gpus=8), make_pod("b", gpus=1)).wait(1.0).run()
-    assert started(c) == ["b"]
+    assert c.binds() == ["b"]
     assert c.said("a") == "FitsSomewhere: no node has 8 nvidia.com/gpu"
     c.node(make_node("n1", gpus=8)).wait(1.0).run()
-    assert started(c) == ["b", "a"]
+    assert c.binds() == ["b", "a"]
 
 
 class Service:
@@ -238,11 +234,11 @@ def test_pre_enqueue_asks_a_service_and_waits_for_its_yes(tmp_path: Path) -> Non
 
     c.hook = hook
     c.node(make_node("n0")).submit(make_pod("a")).run()
-    assert not started(c)
+    assert not c.binds()
     assert c.said("a") == "AskBudget: the budget of its namespace is spent"
     service.allowed = True
     c.wait(31.0).run()
-    assert started(c) == ["a"]
+    assert c.binds() == ["a"]
     assert service.asked == [("http://budget.finance:8080/ask", {"namespace": "d", "name": "a"})] * 2
 
 

@@ -189,17 +189,13 @@ def test_quiet_nodes_are_taken_first() -> None:
     known.budget.turn_ended()
 
 
-def started(c: Cluster) -> list[str]:
-    return [bind.name for bind in c.all(ef.BindPod)]
-
-
 def test_what_no_node_could_hold_is_kept_out_until_one_can() -> None:
     c, known = cluster_with("fits_somewhere.py", "FitsSomewhere")
     c.submit(make_pod("a", gpus=16), make_pod("b", gpus=8)).wait(1.0).run()
-    assert started(c) == ["b"]
+    assert c.binds() == ["b"]
     assert c.said("a") == "FitsSomewhere: needs 16 nvidia.com/gpu on one node, the largest has 8"
     c.node(make_node("large", gpus=16)).wait(1.0).run()
-    assert started(c) == ["b", "a"]
+    assert c.binds() == ["b", "a"]
     known.budget.turn_ended()
 
 
@@ -209,7 +205,7 @@ def test_a_label_moves_a_pod_in_the_queue_and_a_wrong_one_keeps_it_out() -> None
     texts = ("-1", "x", "1001", "9" * 99)
     wrong = [make_pod(f"wrong{i}", labels={label: text}) for i, text in enumerate(texts)]
     c.submit(make_pod("a"), make_pod("b", priority=5), make_pod("c", labels={label: "9"}), *wrong).run()
-    assert started(c) == ["c", "b", "a"]
+    assert c.binds() == ["c", "b", "a"]
     assert c.said("wrong0") == "BoostLabel: label example.com/boost is not a number within 0..1000"
     known.budget.turn_ended()
 
@@ -248,14 +244,14 @@ def test_a_service_is_asked_for_a_budget_and_asked_again_when_it_says_no() -> No
     assert "the service did not answer" in c.said("a")
     budget.answer = {"allowed": True}
     c.wait(2.0).run()
-    assert started(c) == ["a"]
+    assert c.binds() == ["a"]
     known.budget.turn_ended()
 
 
 def test_gpu_jobs_are_first_whatever_the_priority() -> None:
     c, known = cluster_with("gpu_first.py", "GpuFirst", sorts=True)
     c.submit(make_pod("cpu", gpus=0, priority=100), make_pod("gpu", gpus=1)).run()
-    assert started(c) == ["gpu", "cpu"]
+    assert c.binds() == ["gpu", "cpu"]
     known.budget.turn_ended()
 
 
@@ -263,7 +259,7 @@ def test_fair_tenants_take_turns_by_their_weights() -> None:
     c, known = cluster_with("fair_tenants.py", "FairTenants", sorts=True, args="{weights: {a: 2}}")
     c.submit([make_pod(f"{team}{i}", namespace=team, gpus=1) for team in "ab" for i in range(12)])
     c.run()
-    first = [name[0] for name in started(c)][:12]
+    first = [name[0] for name in c.binds()][:12]
     assert (first.count("a"), first.count("b")) == (8, 4)
     known.budget.turn_ended()
 
@@ -276,6 +272,6 @@ def test_users_take_turns_by_what_they_hold_in_all_namespaces() -> None:
         marks = {"example.com/user": user} if user else {}
         c.submit([make_pod(f"{user or 'nobody'}{k}", namespace=f"x{k}", labels=marks) for k in range(n)])
     c.run()
-    first = [name.rstrip("0123456789") for name in started(c)][1:11]
+    first = [name.rstrip("0123456789") for name in c.binds()][1:11]
     assert (first.count("bob"), first.count("nobody"), first.count("ann")) == (6, 2, 2)
     known.budget.turn_ended()

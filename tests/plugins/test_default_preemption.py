@@ -15,7 +15,7 @@ from gangsched.model import events as ev
 from gangsched.model.objects import ContainerPort, Pod
 from gangsched.model.workloads import PodDisruptionBudget
 from gangsched.plugins.default_preemption import BUDGETS, Args
-from tests.support.scenario import Cluster
+from tests.support.scenario import Cluster, on_node
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_a_search_that_ends_at_its_budget_reports_that() -> None:
     for k in range(3):
         c.node(make_node(f"n{k}", gpus=8))
     for k in range(3):
-        c.submit(on(with_port(make_pod(f"door-{k}", gpus=0, priority=99)), f"n{k}"))
-        c.submit(on(make_pod(f"low-{k}", gpus=8), f"n{k}"))
+        c.submit(on_node(with_port(make_pod(f"door-{k}", gpus=0, priority=99)), f"n{k}"))
+        c.submit(on_node(make_pod(f"low-{k}", gpus=8), f"n{k}"))
     c.run().clear().submit(with_port(make_pod("new", gpus=8, priority=10))).run()
     [said] = [one.message for one in c.all(ef.WritePodCondition) if one.name == "new"]
     assert "preemption: the search for pods of lower priority to evict ended at searchVictims (1)" in said
@@ -82,7 +82,3 @@ def with_port(pod: Pod) -> Pod:
     [container] = pod.spec.containers
     port = ContainerPort(container_port=80, host_port=8080)
     return replace(pod, spec=replace(pod.spec, containers=[replace(container, ports=[port])]))
-
-
-def on(pod: Pod, node: str) -> Pod:
-    return replace(pod, spec=replace(pod.spec, node_name=node))

@@ -3,8 +3,6 @@ not."""
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from gangsched.lab.sim.judges.queueing.given_back import GivenBack
 from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.lab.sim.reading.received import Received
@@ -13,6 +11,7 @@ from gangsched.lab.sim.runs.storms import STORMS, case
 from gangsched.lab.sim.workloads.queues.guaranteed import QUEUE_KEY
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
+from tests.support.scenario import on_node
 
 LENDING = STORMS["lending"]
 
@@ -82,7 +81,3 @@ def running(n: int, queue: str, *, gang: str = "") -> list[Pod]:
 def asking(n: int, queue: str) -> list[Pod]:
     own = {QUEUE_KEY: queue}
     return [make_pod(f"g-{k}", group="g", min_members=n, annotations=own) for k in range(n)]
-
-
-def on_node(pod: Pod) -> Pod:
-    return replace(pod, spec=replace(pod.spec, node_name="n0"))

@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 from msgspec.structs import replace
 
 from gangsched.config import Settings
+from gangsched.core.explaining.explain import explain
 from gangsched.core.framework.interface import Status
 from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
@@ -24,6 +25,7 @@ from gangsched.lab.sim.world.streams import API_VERSIONS
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Condition, CustomObject, Node, Pod
+from gangsched.model.walltime import WALLTIME_KEY
 from tests.support.inside import Inside
 
 E = TypeVar("E")
@@ -103,6 +105,13 @@ class Cluster(Inside):
         pod = self.pod(name)
         return self.update(pod, metadata=replace(pod.metadata, deletion_timestamp=at(self.now_s)))
 
+    def start(self, *names: str) -> Self:
+        """kubelet starts pods that are bound to its node."""
+        for name in names:
+            pod = self.pod(name)
+            self.update(pod, status=replace(pod.status, phase="Running", start_time=at(self.now_s)))
+        return self
+
     def phase(self, name: str, phase: str) -> Self:
         pod = self.pod(name)
         return self.update(pod, status=replace(pod.status, phase=phase))
@@ -135,6 +144,10 @@ class Cluster(Inside):
             self.run()
         self.now_s = until_s
         return self.run()
+
+    def settled(self) -> Self:
+        """All have had their turns, and again after the longest backoff."""
+        return self.run().wait(35.0)
 
     def restart(self) -> Self:
         """Another process, from a plain list."""
@@ -273,10 +286,32 @@ class Cluster(Inside):
             pod.spec.node_name for pod in self.pods.values() if pod.metadata.name.startswith(f"{group}-")
         )
 
+    def nodes_of(self, group: str) -> list[str]:
+        """The nodes of the group's pods, all of which must be bound, sorted."""
+        pods = (pod for pod in self.pods.values() if pod.metadata.name.startswith(f"{group}-"))
+        nodes = sorted(pod.spec.node_name for pod in pods)
+        assert all(nodes), nodes
+        return nodes
+
+    def bound(self) -> list[str]:
+        """Pods that are on a node, oldest first."""
+        return [pod.metadata.name for pod in self.pods.values() if pod.spec.node_name]
+
+    def n_bound(self) -> int:
+        return len(self.bound())
+
+    def are_bound(self, *names: str) -> list[bool]:
+        """Whether each of the pods is on a node."""
+        return [bool(self.pod(name).spec.node_name) for name in names]
+
     def ids(self, name: str) -> set[str]:
         """All device IDs of a bound pod."""
         found = ids_of(self.pod(name))
         return {device_id for some in found.values() for device_id in some}
+
+    def numbers(self, name: str) -> list[int]:
+        """The devices of a bound pod by their place on the node, sorted."""
+        return sorted(int(device_id.rpartition("-")[2]) for device_id in self.ids(name))
 
     def all(self, kind: type[E]) -> list[E]:
         return [effect for effect in self.effects if isinstance(effect, kind)]
@@ -289,9 +324,33 @@ class Cluster(Inside):
     def reasons(self) -> list[str]:
         return [event.reason for event in self.all(ef.RecordEvent)]
 
+    def told(self, reason: str = "") -> list[str]:
+        """The messages of events, of this reason or of all."""
+        return [event.message for event in self.all(ef.RecordEvent) if reason in ("", event.reason)]
+
     def said(self, pod: str) -> str:
         """The last condition written on a pod."""
         return [c.message for c in self.all(ef.WritePodCondition) if c.name == pod][-1]
+
+    def why(self, group: str) -> str:
+        """Why the group waits, as administrators read it."""
+        return self.group(group).message
+
+    def cures(self, group: str) -> tuple[str, ...]:
+        """What `explain` says would help the group."""
+        return explain(self.scheduler, self.group(group), self.now_s).cures
+
+    def binds(self) -> list[str]:
+        """Pods in the order in which they were bound."""
+        return [bind.name for bind in self.all(ef.BindPod)]
+
+    def evicted(self) -> list[str]:
+        """Pods in the order in which their evictions were asked for."""
+        return [one.name for one in self.all(ef.EvictPod)]
+
+    def taken(self) -> list[str]:
+        """Pods that were to go, in either way, sorted."""
+        return sorted({one.name for one in self.effects if isinstance(one, ef.EvictPod | ef.DeletePod)})
 
     def bind_order(self) -> list[str]:
         """Groups in the order in which they started."""
@@ -329,6 +388,17 @@ def gang(
         make_pod(f"{name}-{k}", group=name, min_members=wanted, gpus=gpus, **more)
         for k in range(first, first + pods)
     ]
+
+
+def lone(name: str, gpus: int, walltime: str = "", **more: Any) -> list[Pod]:
+    """A pod of no gang that states its walltime; "": it states none."""
+    pod = make_pod(name, gpus=gpus, **more)
+    return with_annotations([pod], {WALLTIME_KEY: walltime}) if walltime else [pod]
+
+
+def on_node(pod: Pod, node: str = "n0") -> Pod:
+    """The pod, bound to the node."""
+    return replace(pod, spec=replace(pod.spec, node_name=node))
 
 
 def with_annotations(pods: list[Pod], annotations: Mapping[str, str]) -> list[Pod]:

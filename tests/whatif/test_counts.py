@@ -18,7 +18,7 @@ from gangsched.whatif.answer import Answer
 from gangsched.whatif.command import print_answer
 from gangsched.whatif.manifests import Manifests
 from gangsched.whatif.question import Question, examine
-from tests.support.scenario import cluster, gang
+from tests.support.scenario import cluster, gang, on_node
 from tests.whatif.test_trial import NOW, running, snapshot_of, whatif
 
 
@@ -118,8 +118,8 @@ def test_running_pods_without_an_end_are_those_that_may_end_some_day() -> None:
     c.submit(running("service", since=timedelta(hours=1), gpus=8)).run()
     c.submit(running("job", since=timedelta(hours=1), walltime="4h", gpus=0)).run()
     for name, kind in (("exporter", "DaemonSet"), ("proxy", "Node")):
-        c.pods[name] = owned(on_n0(running(name, since=timedelta(hours=1), gpus=0)), kind)
-    ended = on_n0(running("ended", since=timedelta(hours=2), gpus=0))
+        c.pods[name] = owned(on_node(running(name, since=timedelta(hours=1), gpus=0)), kind)
+    ended = on_node(running("ended", since=timedelta(hours=2), gpus=0))
     c.pods["ended"] = replace(ended, status=replace(ended.status, phase="Succeeded"))
     found = whatif(c, *gang("a", pods=2, gpus=8))
     assert found.endless == 1
@@ -129,15 +129,11 @@ def test_running_pods_without_an_end_are_those_that_may_end_some_day() -> None:
     assert "(1 running pod states none)" in printed(found)
 
 
-def on_n0(pod: Pod) -> Pod:
-    return replace(pod, spec=replace(pod.spec, node_name="n0"))
-
-
 def test_a_drained_node_keeps_what_a_drain_leaves_on_it() -> None:
     c = cluster(nodes=1).submit(running("old", since=timedelta(hours=1), gpus=8)).run()
     for name, kind in (("exporter", "DaemonSet"), ("proxy", "Node")):
-        c.pods[name] = owned(on_n0(running(name, since=timedelta(hours=1), gpus=0)), kind)
-    ended = on_n0(running("ended", since=timedelta(hours=2), gpus=0))
+        c.pods[name] = owned(on_node(running(name, since=timedelta(hours=1), gpus=0)), kind)
+    ended = on_node(running("ended", since=timedelta(hours=2), gpus=0))
     c.pods["ended"] = replace(ended, status=replace(ended.status, phase="Failed"))
     assert whatif(c, make_pod("a"), drain=["n0"]).changes == ["n0 drained, 1 pod gone from it"]
 
