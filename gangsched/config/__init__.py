@@ -26,11 +26,9 @@ from gangsched.config.documents import (
     KUBE_KIND,
     OUR_API_VERSION,
     OUR_KIND,
-    ClientConnection,
-    KubeDocument,
-    OurDocument,
-    Profile,
 )
+from gangsched.config.documents.kube import ClientConnection, KubeDocument, Profile
+from gangsched.config.documents.ours import OurDocument
 from gangsched.config.election import LeaderElectionSettings, resolve_election
 from gangsched.config.extenders import ExtenderConfig, resolve_extenders
 from gangsched.config.profiles import PluginInfo, ProfileConfig, resolve

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from gangsched.config.documents import OurDocument, Packing, ProfileOptions
+from gangsched.config.documents.ours import OurDocument, Packing, ProfileOptions
 from gangsched.config.extenders import ExtenderConfig
 from gangsched.config.profiles import ProfileConfig
 from gangsched.config.reading.strict import nearest

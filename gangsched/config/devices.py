@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from gangsched.config.documents import Devices
+from gangsched.config.documents.devices import Devices
 from gangsched.config.profiles import ProfileConfig
 from gangsched.errors import ConfigError
 from gangsched.model.resources import is_extended

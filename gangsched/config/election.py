@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gangsched.config.documents import LeaderElection
+from gangsched.config.documents.kube import LeaderElection
 from gangsched.config.reading.durations import duration_s
 from gangsched.errors import ConfigError
 

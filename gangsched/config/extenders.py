@@ -1,21 +1,22 @@
 """Extenders: other programs that filter and score nodes over HTTP.
 
-Lives here: the section as written, resolved and checked. Not here: calling them (gangsched.extenders), and
-using their answers (core.groups.attempts.extenders). Called by config. Sources: k8s.io/kube-scheduler
-`config/v1/types.go` (Extender), kubernetes `pkg/scheduler/apis/config/ validation/validation.go`
-(validateExtenders), `pkg/scheduler/extender.go`.
+Lives here: the section, resolved and checked. Not here: the section as written (config.documents.extenders),
+calling them (gangsched.extenders), and using their answers (core.groups.attempts.extenders). Called by
+config. Sources: kubernetes `pkg/scheduler/apis/config/validation/validation.go` (validateExtenders),
+`pkg/scheduler/extender.go`.
 """
 
-# Without the __future__ import: annotations kept as text would be compiled at each start, twice.
+from __future__ import annotations
+
 import base64
 import binascii
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Meta
 
+from gangsched.config.documents.extenders import ExtenderDocument, ManagedResource, TLSDocument
 from gangsched.config.reading.durations import duration_s, duration_text
 from gangsched.config.reading.strict import join
 from gangsched.errors import ConfigError
@@ -23,69 +24,6 @@ from gangsched.model.resources import is_extended
 from gangsched.model.text.names import is_qualified_name
 
 DEFAULT_TIMEOUT_S = 5.0
-
-
-class _Document(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Shared options."""
-
-
-class ManagedResource(_Document, frozen=True):
-    name: Annotated[str, Meta(description="It is asked about pods that want this resource only.")]
-    ignored_by_scheduler: Annotated[
-        bool,
-        Meta(description="NodeResourcesFit does not count this resource."),
-    ] = False
-
-
-class TLSDocument(_Document, frozen=True):
-    """The data are base64 of PEM and take precedence over the files."""
-
-    insecure: Annotated[bool, Meta(description="Do not check its certificate.")] = False
-    server_name: Annotated[str, Meta(description="The name its certificate must bear.")] = ""
-    cert_file: Annotated[str, Meta(description="Our certificate, PEM.")] = ""
-    key_file: Annotated[str, Meta(description="Its key, PEM.")] = ""
-    ca_file: Annotated[str, Meta(description="Who may have signed its certificate, PEM.")] = ""
-    cert_data: Annotated[str, Meta(description="Our certificate, base64 of PEM; wins over the file.")] = ""
-    key_data: Annotated[str, Meta(description="The key, base64 of PEM; wins over the file.")] = ""
-    ca_data: Annotated[str, Meta(description="The authority, base64 of PEM; wins over the file.")] = ""
-
-
-class ExtenderDocument(_Document, frozen=True):
-    """Names and meanings are kube-scheduler's."""
-
-    url_prefix: Annotated[
-        str,
-        Meta(description="The extender's address; a verb is added to it after a slash. Required."),
-    ] = msgspec.field(name="urlPrefix")
-    filter_verb: Annotated[str, Meta(description="Asked which nodes will do; empty: not asked.")] = ""
-    preempt_verb: Annotated[str, Meta(description="Refused: extenders are not asked about victims.")] = ""
-    prioritize_verb: Annotated[
-        str,
-        Meta(description="Asked which nodes are better; needs a `weight` above 0."),
-    ] = ""
-    weight: Annotated[int, Meta(description="What its scores are multiplied by.")] = 0
-    bind_verb: Annotated[
-        str,
-        Meta(description="Binds pods in the scheduler's stead; one extender at most."),
-    ] = ""
-    enable_https: Annotated[
-        bool,
-        Meta(
-            description="Use TLS; without a `caFile` or `caData` the certificate is not checked, as in"
-            " kube-scheduler."
-        ),
-    ] = msgspec.field(name="enableHTTPS", default=False)
-    tls_config: TLSDocument | None = None
-    http_timeout: Annotated[str, Meta(description="How long an answer may take; 0 is 5 s.")] = "0s"
-    node_cache_capable: Annotated[
-        bool,
-        Meta(description="It is sent names of nodes instead of whole nodes."),
-    ] = False
-    managed_resources: tuple[ManagedResource, ...] = ()
-    ignorable: Annotated[
-        bool,
-        Meta(description="If it cannot be reached it is left out; otherwise the pod's attempt fails."),
-    ] = False
 
 
 class TLSSettings(msgspec.Struct, frozen=True):

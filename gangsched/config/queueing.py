@@ -7,7 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from gangsched.config.documents import Bound, OurDocument, Queueing
+from gangsched.config.documents.ours import OurDocument
+from gangsched.config.documents.queueing import Bound, Queueing
 from gangsched.config.reading.durations import duration_s, duration_text
 from gangsched.errors import ConfigError
 

@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from gangsched.config.documents import OurDocument, QueueDocument
+from gangsched.config.documents.ours import OurDocument
+from gangsched.config.documents.queues import QueueDocument
 from gangsched.config.profiles import ProfileConfig
 from gangsched.config.queueing import NEEDS, check_bound, is_on
 from gangsched.config.reading.durations import duration_s, duration_text

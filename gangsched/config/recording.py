@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from gangsched.config.documents import Record
+from gangsched.config.documents.ours import Record
 from gangsched.config.reading.durations import duration_s, duration_text
 from gangsched.errors import ConfigError
 

@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from gangsched.config import documents
-from gangsched.config.documents import Tracing
+from gangsched.config.documents import tracing as written
 from gangsched.config.reading.durations import duration_s, duration_text
 from gangsched.errors import ConfigError
 
@@ -53,7 +52,7 @@ class TracingSettings(msgspec.Struct, frozen=True):
         return bool(self.endpoint or self.file)
 
 
-def resolve_tracing(document: Tracing) -> TracingSettings:
+def resolve_tracing(document: written.Tracing) -> TracingSettings:
     """Raises: ConfigError."""
     ratio = document.sampling_ratio
     if not (math.isfinite(ratio) and 0.0 <= ratio <= 1.0):
@@ -62,7 +61,7 @@ def resolve_tracing(document: Tracing) -> TracingSettings:
     return TracingSettings(url, document.file, ratio, _resolve_keep(document.keep))
 
 
-def _resolve_keep(document: documents.KeepTraces) -> KeepTraces:
+def _resolve_keep(document: written.KeepTraces) -> KeepTraces:
     slower_than_s = 0.0
     if document.slower_than:
         path = "tracing.keep.slowerThan"

@@ -22,7 +22,8 @@ import yaml
 
 from gangsched import __version__
 from gangsched.agent.settings import AgentDocument
-from gangsched.config.documents import KubeDocument, OurDocument
+from gangsched.config.documents.kube import KubeDocument
+from gangsched.config.documents.ours import OurDocument
 from gangsched.errors import ConfigError
 from gangsched.lab.controlplane.assets import find
 

@@ -20,7 +20,8 @@ import msgspec
 from gangsched.agent.command import add_arguments as add_agent_arguments
 from gangsched.agent.settings import AgentDocument
 from gangsched.command.cli import _parser
-from gangsched.config.documents import KubeDocument, OurDocument, PluginSets
+from gangsched.config.documents.kube import KubeDocument, PluginSets
+from gangsched.config.documents.ours import OurDocument
 from gangsched.config.reading.strict import MAX_CHARACTERS
 from gangsched.core.cache.pods.selected_keys import MAX_IDLE, PODS_A_SECOND
 from gangsched.core.state.tables import binds as bind_table

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from gangsched.agent.settings import AgentDocument
-from gangsched.config.documents import KubeDocument, OurDocument
+from gangsched.config.documents.kube import KubeDocument
+from gangsched.config.documents.ours import OurDocument
 from gangsched.plugins import IN_TREE
 from tests.docs import claim_scene, meanings, queues_scene, walk
 from tests.docs.generate import fields, keys, pages

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gangsched.config.documents import OurDocument
+from gangsched.config.documents.ours import OurDocument
 from gangsched.kube.watch.decode import followed
 from gangsched.kube.watch.watch_state import WatchState
 from gangsched.model import events as ev
