@@ -71,7 +71,7 @@ def test_a_slip_is_answered_with_what_is_nearest(
     assert told(line, capsys) == error
 
 
-@pytest.mark.parametrize("command", ["scheduler", "check-config", *COMMANDS])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_answers_an_unknown_flag_with_the_nearest_one(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -88,7 +88,7 @@ def test_the_plugin_of_kubectl_is_called_as_it_was_typed(
     assert told("quue", capsys) == "kubectl gangsched: error: there is no command 'quue'; did you mean queue?"
 
 
-@pytest.mark.parametrize("command", ["scheduler", "check-config", *COMMANDS])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_says_what_it_does_and_what_it_is_given(command: str) -> None:
     whole = _parser([command])
     [commands] = [one for one in whole._actions if isinstance(one, argparse._SubParsersAction)]

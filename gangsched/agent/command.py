@@ -69,8 +69,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="print what would be written now and exit without writing"
     )
-    parser.add_argument("--logging-format", choices=("text", "json"), default="text")
-    parser.add_argument("-v", "--v", metavar="LEVEL", type=int, default=0, help="0: info, 4 and above: debug")
 
 
 def run(args: argparse.Namespace) -> int:

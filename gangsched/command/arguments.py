@@ -1,6 +1,7 @@
 """The command-line parser: an error in a command, flag or choice names the nearest valid one.
 
-Used by all commands: each subparser is of this class too. Not here: commands and flags. Called by cli.py.
+Used by all commands: each subparser is of this class too. Here too: flags of many commands that belong to no
+other module. Called by cli.py and commands.
 """
 
 from __future__ import annotations
@@ -19,6 +20,17 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     from gangsched.config.reading.strict import nearest  # only for a mistake: all of config comes with it
 
     return nearest(name, known)
+
+
+def add_output_flag(parser: argparse.ArgumentParser, *choices: str, help_: str | None = None) -> None:
+    """Adds the flag for the form of the output; the first choice is the default."""
+    parser.add_argument("-o", "--output", choices=choices, default=choices[0], help=help_)
+
+
+def add_log_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of a command that logs."""
+    parser.add_argument("--logging-format", choices=("text", "json"), default="text")
+    parser.add_argument("-v", "--v", metavar="LEVEL", type=int, default=0, help="0: info, 4 and above: debug")
 
 
 class Parser(argparse.ArgumentParser):

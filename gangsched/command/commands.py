@@ -14,7 +14,17 @@ from gangsched import __version__
 from gangsched.errors import ConfigError
 
 _LAB = "gangsched.lab"
+# They run until they are told to stop, and what they do is read in a log.
+SERVICES = ("scheduler", "agent", "apiserver")
 COMMANDS = {
+    "scheduler": (
+        "gangsched.command.scheduler",
+        "run beside kube-scheduler and place the pods that name one of its profiles",
+    ),
+    "check-config": (
+        "gangsched.command.check_config",
+        "read a configuration file and print what it amounts to",
+    ),
     "agent": (
         "gangsched.agent.command",
         "run on each node: write which devices it has, and how they are, on its Node object",

@@ -133,6 +133,11 @@ class SchedulerConfig(msgspec.Struct, frozen=True):
     extenders: tuple[ExtenderConfig, ...] = ()
     record: RecordSettings = RecordSettings()
 
+    @property
+    def plugin_names(self) -> set[str]:
+        """The plugins that its profiles enable."""
+        return {name for one in self.profiles for listed in one.plugins.values() for name in listed}
+
 
 def default_config(
     plugins: Mapping[str, PluginInfo],

@@ -2,7 +2,7 @@
 
 Lives here: from a file or an entry point to a class known to be a plugin, or a ConfigError with file, line
 and what would be right. Not here: which profile uses it (the configuration names it, like any other plugin),
-its time limit (budget). Called by command.cli, and when a configuration is reloaded.
+its time limit (budget). Called by commands, and when a configuration is reloaded.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ConfigSource: where the configuration comes from, so that it can be reread.
 
-Lives here: the file, the flags that override it, the plugins that it may name. Called by command.cli once,
+Lives here: the file, the flags that override it, the plugins that it may name. Called by commands once,
 and by reload for as long as the scheduler runs.
 """
 

@@ -3,7 +3,7 @@
 Data flows one way: reflectors and dispatcher put events into the inbox; the queue passes them to the core in
 batches between cycles, and has it schedule one group after the other; the core's effects go through the
 outbox to the dispatcher. No decisions here.
-Called by command.cli; the bench and end-to-end tests start it as a process.
+Called by command.scheduler; the bench and end-to-end tests start it as a process.
 
 | with leader election | the core | what leaves the process | then |
 |---|---|---|---|

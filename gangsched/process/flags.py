@@ -1,6 +1,6 @@
 """Flags of `gangsched scheduler` beyond the file: leader election, pages, traces, and kube-scheduler's.
 
-Lives here: names, meanings, errors. Not here: running (command.cli, which adds them to its parser).
+Lives here: names, meanings, errors. Not here: running (command.scheduler, which adds them to its parser).
 kube-scheduler's flags are accepted where they mean the same; those without effect here are accepted with a
 note; flags whose absence would matter are rejected with the reason. Source: `kube-scheduler --help`, v1.37.
 """
@@ -256,3 +256,19 @@ def with_volume_limit(config: SchedulerConfig, environ: Mapping[str, str]) -> Sc
             notes = (*config.notes, f"{VOLUMES_VARIABLE}={int(value)} sets maxPdVolumes of {_VOLUME_LIMITS}")
         profiles.append(profile)
     return msgspec.structs.replace(config, profiles=tuple(profiles), notes=notes)
+
+
+def with_environment(
+    config: SchedulerConfig, trace_endpoint: str = "", trace_file: str = ""
+) -> tuple[SchedulerConfig, list[str]]:
+    """Returns the configuration with what environment variables set where it says nothing, and notes on
+    tracing. The flags go before both."""
+    import os
+
+    import msgspec
+
+    from gangsched.telemetry.settings import resolve
+
+    config = with_volume_limit(config, os.environ)
+    trace, notes = resolve(config.tracing, endpoint_flag=trace_endpoint, file_flag=trace_file, env=os.environ)
+    return msgspec.structs.replace(config, tracing=trace), notes

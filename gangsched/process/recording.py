@@ -1,7 +1,7 @@
 """Recording: the current journal, begun at the start, or begun, bounded and ended by a reload.
 
 Lives here: opening and closing journals. Not here: what is in them (gangsched.journal, which is loaded when
-there is one). Called by command.cli, app.py and, through it, by reload.
+there is one). Called by command.scheduler, app.py and, through it, by reload.
 
 | record, in the configuration | |
 |---|---|

@@ -17,7 +17,6 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 
 import msgspec
 
-from gangsched.agent.command import add_arguments as add_agent_arguments
 from gangsched.agent.settings import AgentDocument
 from gangsched.command.cli import _parser
 from gangsched.config.documents.kube import KubeDocument, PluginSets
@@ -143,18 +142,12 @@ def flags(parser: argparse.ArgumentParser) -> str:
     return "\n".join(rows) + "\n"
 
 
-def scheduler_parser() -> argparse.ArgumentParser:
-    for action in _parser(["scheduler"])._actions:
+def parser_of(command: str) -> argparse.ArgumentParser:
+    for action in _parser([command])._actions:
         if isinstance(action, argparse._SubParsersAction):
-            found: argparse.ArgumentParser = action.choices["scheduler"]
+            found: argparse.ArgumentParser = action.choices[command]
             return found
-    raise LookupError("gangsched has no command scheduler")
-
-
-def agent_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser()
-    add_agent_arguments(parser)
-    return parser
+    raise LookupError(f"gangsched has no command {command}")
 
 
 def configuration_page() -> str:
@@ -205,10 +198,10 @@ Written in `profiles[].pluginConfig[].args`. Plugins that are not listed have no
 
 A flag wins over the file.
 
-{flags(scheduler_parser())}
+{flags(parser_of("scheduler"))}
 ## Flags of `gangsched agent`
 
-{flags(agent_parser())}"""
+{flags(parser_of("agent"))}"""
 
 
 def keys() -> dict[str, str]:

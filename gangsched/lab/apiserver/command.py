@@ -59,8 +59,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=int, metavar="N", help="of UIDs and jitter; by default each run differs"
     )
-    parser.add_argument("--logging-format", choices=("text", "json"), default="text")
-    parser.add_argument("-v", "--v", metavar="LEVEL", type=int, default=0, help="0: info, 4 and above: debug")
 
 
 def run(args: argparse.Namespace) -> int:
