@@ -13,6 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from gangsched.errors import ConfigError
+
 # The directory takes no new file, or the file is a mount: it can only be written in place.
 _ONLY_IN_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.ENAMETOOLONG)
 # These names lead to an open file that other processes may still write to: do not replace it by a new file.
@@ -59,6 +61,26 @@ def check_writable(path: Path) -> None:
         pass
     if is_new:
         path.unlink()
+
+
+def check_file(path: str, *, flag: str = "") -> None:
+    """As check_writable, of a file that a user has named, by this flag. Raises: ConfigError."""
+    try:
+        check_writable(Path(path))
+    except OSError as error:
+        raise _unwritable(path, flag, error) from None
+
+
+def put_file(path: str, text: str, *, flag: str = "") -> None:
+    """As write_whole, of a file that a user has named, by this flag. Raises: ConfigError."""
+    try:
+        write_whole(Path(path), text.encode())
+    except OSError as error:
+        raise _unwritable(path, flag, error) from None
+
+
+def _unwritable(path: str, flag: str, error: OSError) -> ConfigError:
+    return ConfigError(f"cannot be written: {error.strerror}", path=flag, source=path)
 
 
 def _write_beside(target: Path, data: bytes, mode: int, opener: Callable[[str, int], int] | None) -> None:

@@ -12,6 +12,7 @@ from typing import Literal
 from gangsched.agent.settings import AgentFlags, AgentSettings, default_settings, parse_parts
 from gangsched.config.reading.strict import read_text
 from gangsched.errors import ConfigError
+from gangsched.kube.access.flags import add_cluster_flags, credentials_of
 from gangsched.model.text.printable import one_line
 from gangsched.signals import run_loop
 
@@ -61,11 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--heartbeat", metavar="SECONDS", type=float, help="compare the Node at least this often (60)"
     )
-    parser.add_argument(
-        "--kubeconfig", metavar="FILE", default="", help="default: KUBECONFIG, in-cluster, ~/.kube/config"
-    )
-    parser.add_argument("--context", metavar="NAME", default="", help="a context of the kubeconfig")
-    parser.add_argument("--master", metavar="URL", default="", help="API server; overrides the kubeconfig")
+    add_cluster_flags(parser)
     parser.add_argument(
         "--dry-run", action="store_true", help="print what would be written now and exit without writing"
     )
@@ -75,12 +72,9 @@ def run(args: argparse.Namespace) -> int:
     """Runs the agent; returns the exit code. Raises: ConfigError, ApiError."""
     settings = _settings(args)
     from gangsched.agent.app import AgentApp
-    from gangsched.kube.access.credentials import load_credentials
 
     async def start() -> int:
-        credentials = await load_credentials(
-            kubeconfig=args.kubeconfig, context=args.context, master=args.master
-        )
+        credentials = await credentials_of(args)
         app = AgentApp(settings, credentials)
         return await (_dry_run(app) if args.dry_run else app.run())
 

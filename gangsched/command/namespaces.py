@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 import yaml
 
+from gangsched.command.messages import tell_note
 from gangsched.errors import ConfigError
 from gangsched.kube.access.files import home_kubeconfig, read_regular
-from gangsched.model.text.printable import one_line
 
 _DEFAULT = "default"
 # As kubectl takes them, before a slash.
@@ -32,9 +31,17 @@ _KINDS = frozenset(
 
 
 def add_flag(parser: argparse.ArgumentParser, help_: str = "of a gang that is named without one") -> None:
-    """Adds the flag of a command about one gang."""
+    """Adds the flag."""
     default = "default: the kubeconfig's context's, else default"
     parser.add_argument("-n", "--namespace", metavar="NAME", default="", help=f"{help_}; {default}")
+
+
+def add_gang(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of a command about one gang: its name, and the flag."""
+    parser.add_argument(
+        "gang", metavar="NAMESPACE/GANG", help="a gang, or a lone pod; -n names its namespace too"
+    )
+    add_flag(parser)
 
 
 def add_list_flags(parser: argparse.ArgumentParser, what: str = "") -> None:
@@ -92,8 +99,7 @@ def listed(args: argparse.Namespace) -> str:
         return str(args.namespace)
     found = context_namespace(args.kubeconfig, args.context)
     if found:
-        note = f"only of namespace {one_line(found)}, which the kubeconfig's context names; -A lists all"
-        print(f"gangsched: note: {note}", file=sys.stderr)
+        tell_note(f"only of namespace {found}, which the kubeconfig's context names; -A lists all")
     return found
 
 

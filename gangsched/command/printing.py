@@ -1,15 +1,18 @@
-"""The console for people: standard output through rich, showing texts unchanged.
+"""The output for people and for scripts: standard output through rich, showing texts unchanged, or as JSON.
 
-Lives here: its width, and turning off replacements by rich. Not here: what is printed. Called by the
-commands.
+Lives here: its width, turning off replacements by rich, how tables look. Not here: what is printed. Called by
+the commands.
 """
 
 from __future__ import annotations
 
 import shutil
 import sys
+from typing import Any
 
+import msgspec
 from rich.console import Console
+from rich.table import Table
 
 
 class _Output(Console):
@@ -34,3 +37,18 @@ def console(
     if width is None:
         width = piped_width if piped_width and not sys.stdout.isatty() else columns
     return _Output(width=width, height=lines, highlight=highlight, soft_wrap=soft_wrap, emoji=False)
+
+
+def table(**options: Any) -> Table:
+    """Returns an empty table without lines, as kubectl prints them."""
+    return Table(box=None, pad_edge=False, header_style="bold", **options)
+
+
+def print_json(document: object) -> None:
+    """Prints an object as JSON."""
+    print_page(msgspec.json.encode(document))
+
+
+def print_page(body: bytes) -> None:
+    """Prints what is JSON already, for people to read."""
+    sys.stdout.buffer.write(msgspec.json.format(body, indent=2) + b"\n")

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import argparse
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gangsched import __version__
 from gangsched.command.messages import tell_note
-from gangsched.errors import ConfigError
+from gangsched.kube.access.flags import add_cluster_flags
 from gangsched.process.flags import (
     add_election_flags,
     add_foreign_flags,
@@ -47,11 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", metavar="FILE", help="KubeSchedulerConfiguration; see config/scheduler.yaml"
     )
-    parser.add_argument(
-        "--kubeconfig", metavar="FILE", default="", help="default: KUBECONFIG, in-cluster, ~/.kube/config"
-    )
-    parser.add_argument("--context", metavar="NAME", default="", help="a context of the kubeconfig")
-    parser.add_argument("--master", metavar="URL", default="", help="API server; overrides the kubeconfig")
+    add_cluster_flags(parser)
     parser.add_argument("--version", action="version", version=f"gangsched {__version__}")
     parser.add_argument(
         "--write-config-to", metavar="FILE", default="", help="write the configuration in effect, and end"
@@ -147,10 +142,7 @@ def _tracing(settings: TracingSettings) -> Tracing:
 
 def _write_config(path: str, config: SchedulerConfig) -> int:
     from gangsched.config.effective import effective_yaml
-    from gangsched.whole_file import write_whole
+    from gangsched.whole_file import put_file
 
-    try:
-        write_whole(Path(path), effective_yaml(config).encode())
-    except OSError as error:
-        raise ConfigError(f"cannot be written: {error.strerror}", source=path) from None
+    put_file(path, effective_yaml(config))
     return 0

@@ -6,18 +6,20 @@ commands that use it because they need no running scheduler. The core's effects 
 
 from __future__ import annotations
 
+import argparse
 from typing import NamedTuple
 
 import msgspec
 
+from gangsched.command.lists import pages_of
 from gangsched.config import SchedulerConfig
 from gangsched.core.explaining.explain import Explanation
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group, GroupState
 from gangsched.errors import ApiError
 from gangsched.extension.loading import KnownPlugins
+from gangsched.extension.source import ConfigSource
 from gangsched.kube.client import ApiClient
-from gangsched.kube.pages import Pages
 from gangsched.kube.transport.http1 import segment
 from gangsched.kube.watch.decode import Kind, all_kinds, followed
 from gangsched.model.events import Event, KindMissing, KindSynced, NodeAdded, ObjectRefused, PodAdded
@@ -25,10 +27,28 @@ from gangsched.model.objects import Node, Pod
 from gangsched.model.workloads import DEVICE_CLASSES
 from gangsched.plugins import build_profiles
 
-_REQUEST_S = 30.0
 _ALWAYS = ("pods", "nodes")
 # Why groups in these states wait does not depend on nodes.
 _WITHOUT_ROOM = (GroupState.GATED, GroupState.GATHERING)
+
+
+def add_flags(parser: argparse.ArgumentParser, used: str = "", default: str = "the defaults") -> None:
+    """Adds flags for the configuration applied to a snapshot. used: when, or for what."""
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        default="",
+        help=f"the scheduler's configuration{used and ', '}{used}; default: {default}",
+    )
+    parser.add_argument(
+        "--plugin", metavar="FILE", action="append", default=[], help="a plugin that the configuration names"
+    )
+
+
+def configured(args: argparse.Namespace) -> tuple[SchedulerConfig, KnownPlugins]:
+    """Reads the configuration that the flags name. Raises: ConfigError."""
+    plugins = KnownPlugins(args.plugin)
+    return ConfigSource(args.config, plugins).read(), plugins
 
 
 class Snapshot(NamedTuple):
@@ -115,7 +135,7 @@ class _Lists:
         for version in kind.versions or ("v1",):
             for is_whole, path in self._paths(kind.path(version)):
                 try:
-                    events = await _pages(self._client, kind, version, path)
+                    events = await _events(self._client, kind, version, path)
                 except ApiError as error:
                     if error.code not in (403, 404):
                         raise
@@ -169,15 +189,9 @@ class _Lists:
         return f"the ClusterRole view has that right, for a namespace: {bound}{alone}"
 
 
-async def _pages(client: ApiClient, kind: Kind, version: str, path: str) -> list[Event]:
+async def _events(client: ApiClient, kind: Kind, version: str, path: str) -> list[Event]:
     events: list[Event] = []
-    query = {**kind.selector, "limit": str(kind.page_limit)}
-    pages = Pages(path)
-    while True:
-        body = await client.get(path, query, timeout_s=_REQUEST_S)
-        items, refused, meta = kind.read_page(body, version)
+    async for items, refused in pages_of(client, kind, version=version, path=path):
         events += [kind.added(item, kind.api_version(version)) for item in items]
         events += refused
-        query["continue"] = pages.after(meta.continue_, n_items=len(items) + len(refused), n_bytes=len(body))
-        if not query["continue"]:
-            return events
+    return events

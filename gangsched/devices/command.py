@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -14,14 +13,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from gangsched.command import printing
+from gangsched.command.arguments import add_output_flag
+from gangsched.command.lists import pages_of
 from gangsched.config.reading.strict import nearest
 from gangsched.devices.report import CONFIRMED, FREE, PLANNED, RESERVED, DeviceRow, NodeMap, Refused, make_map
 from gangsched.devices.reserved import ask_reserved, with_reserved
 from gangsched.devices.summary import print_summary, time_text
 from gangsched.errors import ApiError, ConfigError
-from gangsched.kube.access.credentials import load_credentials
+from gangsched.kube.access.flags import credentials_of
 from gangsched.kube.client import ApiClient
-from gangsched.kube.pages import MAX_PAGE_BYTES, Pages
+from gangsched.kube.pages import MAX_PAGE_BYTES
 from gangsched.kube.watch.decode import Kind
 from gangsched.kube.watch.decode import nodes as nodes_kind
 from gangsched.kube.watch.decode import pods as pods_kind
@@ -48,17 +49,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " server; only what is reserved is asked of the scheduler, and left out where none answers."
     )
     parser.add_argument("node", nargs="?", default="", metavar="NODE", help="this node alone")
-    parser.add_argument("-o", "--output", choices=("table", "wide", "json"), default="table")
+    add_output_flag(parser, "table", "wide", "json")
     parser.add_argument("-a", "--all", action="store_true", help="a row for each device, as -o wide has")
-    add_flags(parser)
-    parser.add_argument("--master", metavar="URL", default="", help="API server; overrides the kubeconfig")
+    add_flags(parser, with_master=True)
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit code, 1 when a problem was found. Raises: ConfigError, ApiError."""
     maps, unknown = run_loop(_read, args)
     if args.output == "json":
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(maps), indent=2) + b"\n")
+        printing.print_json(maps)
     else:
         wide = args.output == "wide"
         console = printing.console(220, highlight=True, soft_wrap=True)
@@ -71,9 +71,7 @@ def run(args: argparse.Namespace) -> int:
 async def _read(args: argparse.Namespace) -> tuple[list[NodeMap], str]:
     """Returns the map, and why it lacks reservations, "" if it has them."""
     reserved, unknown = await ask_reserved(args)
-    credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context, master=args.master)
-    client = ApiClient(credentials, max_body_bytes=MAX_PAGE_BYTES)
-    try:
+    async with ApiClient(await credentials_of(args), max_body_bytes=MAX_PAGE_BYTES) as client:
         refused: list[Refused] = []
         nodes = await _all(client, nodes_kind(), Node, refused)
         if args.node:
@@ -84,8 +82,6 @@ async def _read(args: argparse.Namespace) -> tuple[list[NodeMap], str]:
                 raise ConfigError(f"there is no node {args.node!r}{near}", path="NODE")
         pods = await _all(client, pods_kind(args.node), Pod, refused)
         refused += await _refused_by_scheduler(client, nodes, pods)
-    finally:
-        client.close()
     maps = make_map(nodes, pods, [one for one in refused if args.node in ("", one.node)])
     return with_reserved(maps, reserved, datetime.now(UTC)), unknown
 
@@ -93,20 +89,14 @@ async def _read(args: argparse.Namespace) -> tuple[list[NodeMap], str]:
 async def _all(client: ApiClient, kind: Kind, item: type[ItemT], refused: list[Refused]) -> list[ItemT]:
     """Returns all objects; unreadable ones go to `refused`."""
     found: list[ItemT] = []
-    query = {**(kind.selector or {}), "limit": str(_PAGE)}
-    pages = Pages(kind.path("v1"))
-    while True:
-        body = await client.get(kind.path("v1"), query, timeout_s=_REQUEST_S)
-        items, unread, meta = kind.read_page(body)
+    async for items, unread in pages_of(client, kind, limit=_PAGE):
         found += [one for one in items if isinstance(one, item)]
         refused += [
             Refused(one.kind, f"{one.namespace}/{one.name}", one.uid, one.node_name or one.name, one.message)
             for one in unread
             if one.kind == "Node" or one.node_name
         ]
-        query["continue"] = pages.after(meta.continue_, n_items=len(items) + len(unread), n_bytes=len(body))
-        if not query["continue"]:
-            return found
+    return found
 
 
 class _Regarding(msgspec.Struct, gc=False):
@@ -179,7 +169,7 @@ def print_map(maps: Sequence[NodeMap], console: Console, *, wide: bool, each: bo
 
 
 def _table(maps: Sequence[NodeMap], *, wide: bool) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = printing.table()
     headings = ["NODE", "RESOURCE", "DEVICE", "HEALTH", "STATE", "POD", "CONTAINER", "SINCE"]
     if wide:
         headings += ["GANG", "MODEL", "MIB", "NUMA", "UID"]

@@ -8,8 +8,8 @@ from datetime import datetime
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
+from gangsched.command import printing
 from gangsched.devices.report import FREE, RESERVED, DeviceRow, NodeMap
 from gangsched.model.text.printable import clean
 
@@ -94,7 +94,7 @@ def _until(at: datetime | None) -> str:
 def _print(
     console: Console, headings: tuple[str, ...], rows: Iterator[tuple[str, ...]] | list[tuple[str, ...]]
 ) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = printing.table()
     for heading in headings:
         right = heading in ("FREE", "RESERVED", "HELD", "SICK")
         table.add_column(heading, justify="right" if right else "left", no_wrap=True)

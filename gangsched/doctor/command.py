@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Sequence
 
-import msgspec
 from rich.console import Console
 from rich.markup import escape
 
 from gangsched.command import printing
-from gangsched.command.snapshot import Snapshot, take_snapshot
+from gangsched.command.arguments import add_output_flag
+from gangsched.command.snapshot import Snapshot, add_flags, take_snapshot
 from gangsched.config import SchedulerConfig
 from gangsched.core.turns.reconfigure import watched_by_plugins
 from gangsched.devices.report import Refused, make_map
@@ -23,7 +22,7 @@ from gangsched.doctor.rights import Right, asked, optional
 from gangsched.errors import ConfigError
 from gangsched.extension.loading import KnownPlugins
 from gangsched.extension.source import ConfigSource
-from gangsched.kube.access.credentials import load_credentials
+from gangsched.kube.access.flags import add_cluster_flags, credentials_of
 from gangsched.kube.client import ApiClient
 from gangsched.kube.pages import MAX_PAGE_BYTES
 from gangsched.plugins import build_profiles, metrics_server_s
@@ -41,15 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " Nothing is changed; no scheduler is asked. Exit code 3: there is a problem; 4: there is none, and"
         " something could not be looked at."
     )
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        default="",
-        help="the scheduler's configuration, for its profiles and its lease; default: as deploy/ has it",
-    )
-    parser.add_argument(
-        "--plugin", metavar="FILE", action="append", default=[], help="a plugin that the configuration names"
-    )
+    add_flags(parser, "for its profiles and its lease", default="as deploy/ has it")
     parser.add_argument(
         "--account",
         metavar="NAMESPACE:NAME",
@@ -57,12 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the scheduler's service account, and the name of its Deployment (gangsched-system:gangsched)",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="only what is not well")
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
-    parser.add_argument(
-        "--kubeconfig", metavar="FILE", default="", help="default: KUBECONFIG, in-cluster, ~/.kube/config"
-    )
-    parser.add_argument("--context", metavar="NAME", default="", help="a context of the kubeconfig")
-    parser.add_argument("--master", metavar="URL", default="", help="API server; overrides the kubeconfig")
+    add_output_flag(parser, "text", "json")
+    add_cluster_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -73,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     config = ConfigSource(args.config, plugins, election_flags=election).read()
     findings = run_loop(_findings, args, account, config, plugins)
     if args.output == "json":
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(findings), indent=2) + b"\n")
+        printing.print_json(findings)
     else:
         print_findings(findings, printing.console(160, highlight=True), quiet=args.quiet)
     return exit_code(findings)
@@ -96,8 +83,7 @@ def _as_deployed(account: tuple[str, str]) -> dict[str, str | bool]:
 async def _findings(
     args: argparse.Namespace, account: tuple[str, str], config: SchedulerConfig, plugins: KnownPlugins
 ) -> list[Finding]:
-    credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context, master=args.master)
-    async with ApiClient(credentials, max_body_bytes=MAX_PAGE_BYTES) as client:
+    async with ApiClient(await credentials_of(args), max_body_bytes=MAX_PAGE_BYTES) as client:
         # Without a configuration it is that of deploy/, whose plugins follow what the role grants.
         rights = _rights(account[0], config, plugins) if args.config else asked(account[0], config)
         facts = await read_facts(client, account, rights, optional(config.settings))

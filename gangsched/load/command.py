@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from datetime import UTC, datetime
 
-import msgspec
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from gangsched.command import printing
+from gangsched.command.arguments import add_output_flag
+from gangsched.command.lists import pages_of
+from gangsched.command.messages import tell
 from gangsched.errors import ApiError, ParseError
-from gangsched.kube.access.credentials import load_credentials
+from gangsched.kube.access.flags import add_cluster_flags, credentials_of
 from gangsched.kube.client import ApiClient
 from gangsched.kube.metrics_server import read_usage, unread_text
-from gangsched.kube.pages import MAX_PAGE_BYTES, Pages
+from gangsched.kube.pages import MAX_PAGE_BYTES
 from gangsched.kube.watch.decode import nodes as nodes_kind
 from gangsched.load.report import LoadReport, NodeReport, make_report
 from gangsched.model.objects import Node
 from gangsched.model.stated.evenness import MODES, Mode
 from gangsched.model.stated.load import LOAD_KEY, TERMS, ReportedUsage, Term
-from gangsched.model.text.printable import clean, one_line, several
+from gangsched.model.text.printable import clean, several
 from gangsched.signals import run_loop
 
 _PAGE = 500
@@ -30,7 +30,6 @@ _HEADINGS = (
     *("CORES", "GHZ", "GB", "NET MB/S", "DISK MB/S"),
     *("L", "S", "SCORE", "H", "LEFT OUT/IN MB/S", "AGE"),
 )
-_REQUEST_S = 30.0
 # Nodes named in one line about what is unknown of them.
 _NAMES = 5
 
@@ -41,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Shows each node's measured load against its performance, H, and how evenly the cluster is loaded."
         " H is 1 where a node carries its share: H(i) = (L(i)/L(avg)) / (S(i)/S(avg))."
     )
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    add_output_flag(parser, "table", "json")
     parser.add_argument(
         "--mode",
         choices=MODES[::-1],
@@ -49,27 +48,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="terms scaled to the cluster's largest (normalized), added up in GHz, GB, Gbit/s and Gbit/s"
         " (paper), or utilisations added up and set against those (literal)",
     )
-    parser.add_argument(
-        "--kubeconfig", metavar="FILE", default="", help="default: KUBECONFIG, in-cluster, ~/.kube/config"
-    )
-    parser.add_argument("--context", metavar="NAME", default="", help="a context of the kubeconfig")
-    parser.add_argument("--master", metavar="URL", default="", help="API server; overrides the kubeconfig")
+    add_cluster_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit code, 1 when no node is measured. Raises: ConfigError, ApiError."""
     report = run_loop(_read, args)
     if args.output == "json":
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
+        printing.print_json(report)
     else:
         print_report(report, printing.console(160, highlight=True))
     return 0 if report.spread is not None else 1
 
 
 async def _read(args: argparse.Namespace) -> LoadReport:
-    credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context, master=args.master)
-    client = ApiClient(credentials, max_body_bytes=MAX_PAGE_BYTES)
-    try:
+    async with ApiClient(await credentials_of(args), max_body_bytes=MAX_PAGE_BYTES) as client:
         nodes = await _nodes(client)
         usage: dict[str, ReportedUsage] = {}
         if any(LOAD_KEY not in (node.metadata.annotations or {}) for node in nodes):
@@ -77,33 +70,22 @@ async def _read(args: argparse.Namespace) -> LoadReport:
                 reported, unread = await read_usage(client)
                 usage = {one.node: one for one in reported}
                 if unread:
-                    print(f"gangsched: {one_line(unread_text(unread))}", file=sys.stderr)
+                    tell(unread_text(unread))
             except ApiError as error:
                 if error.code not in (403, 404, 503):  # there is none, or we may not read it
                     raise
             except ParseError as error:
-                print(f"gangsched: {one_line(str(error))}", file=sys.stderr)
-    finally:
-        client.close()
+                tell(str(error))
     return make_report(nodes, usage, mode=args.mode, now=datetime.now(UTC))
 
 
 async def _nodes(client: ApiClient) -> list[Node]:
-    kind = nodes_kind()
     found: list[Node] = []
-    query = {"limit": str(_PAGE)}
-    pages = Pages(kind.path("v1"))
-    while True:
-        body = await client.get(kind.path("v1"), query, timeout_s=_REQUEST_S)
-        items, unread, meta = kind.read_page(body)
+    async for items, unread in pages_of(client, nodes_kind(), limit=_PAGE):
         found += items
         for one in unread:
-            print(
-                f"gangsched: node {one_line(one.name)} is not shown: {one_line(one.message)}", file=sys.stderr
-            )
-        query["continue"] = pages.after(meta.continue_, n_items=len(items) + len(unread), n_bytes=len(body))
-        if not query["continue"]:
-            return found
+            tell(f"node {one.name} is not shown: {one.message}")
+    return found
 
 
 def print_report(report: LoadReport, console: Console) -> None:
@@ -111,7 +93,7 @@ def print_report(report: LoadReport, console: Console) -> None:
     if not report.nodes:
         console.print("There is no node to show.")
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = printing.table()
     table.add_column("NODE")
     for name in TERMS:
         table.add_column(name.upper(), justify="right")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -16,16 +15,15 @@ import msgspec
 from msgspec.structs import replace
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from gangsched.command import printing
+from gangsched.command.arguments import add_output_flag
 from gangsched.command.namespaces import add_flag, check_text, namespace_of
-from gangsched.command.snapshot import take_snapshot
+from gangsched.command.snapshot import add_flags, configured, take_snapshot
 from gangsched.config import SchedulerConfig, on_trial
 from gangsched.errors import ApiError, ConfigError
 from gangsched.extension.loading import KnownPlugins
-from gangsched.extension.source import ConfigSource
-from gangsched.kube.access.credentials import load_credentials
+from gangsched.kube.access.flags import add_cluster_flags, credentials_of
 from gangsched.kube.client import ApiClient
 from gangsched.kube.pages import MAX_PAGE_BYTES
 from gangsched.model.text.printable import one_line, several
@@ -73,24 +71,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--preempt", action="store_true", help="pods of lower priority may be evicted for it; they are listed"
     )
-    parser.add_argument(
-        "--config", metavar="FILE", default="", help="the scheduler's configuration; default: the defaults"
-    )
-    parser.add_argument(
-        "--plugin", metavar="FILE", action="append", default=[], help="a plugin that the configuration names"
-    )
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
-    parser.add_argument(
-        "--kubeconfig", metavar="FILE", default="", help="default: KUBECONFIG, in-cluster, ~/.kube/config"
-    )
-    parser.add_argument("--context", metavar="NAME", default="", help="a context of the kubeconfig")
+    add_flags(parser)
+    add_output_flag(parser, "text", "json")
+    add_cluster_flags(parser)
     add_server_flags(
         parser,
         default="",
         text=f"ask the running scheduler instead, at its port (as {DEFAULT_SERVER}): it answers sooner, and"
         " what it has reserved counts",
     )
-    parser.add_argument("--master", metavar="URL", default="", help="API server; overrides the kubeconfig")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -107,15 +96,14 @@ def run(args: argparse.Namespace) -> int:
     if args.server:
         found = run_loop(_ask_scheduler, args, [text for _, text in texts])
     else:
-        plugins = KnownPlugins(args.plugin)
-        config = ConfigSource(args.config, plugins).read()
+        config, plugins = configured(args)
         gc.disable()  # the objects of a large cluster's lists live as long as this command
         try:
             found = run_loop(_ask, args, documents, config, plugins)
         finally:
             gc.enable()
     if args.output == "json":
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+        printing.print_json(found)
     else:
         print_answer(found, printing.console(140))
     return 0 if found.starts_now else NOT_NOW
@@ -130,8 +118,7 @@ async def _ask(
     # Preemption in the trial affects no real pod; without the flag the trial runs as with allowEviction:
     # false.
     config = replace(config, settings=on_trial(config.settings, allow_eviction=args.preempt))
-    credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context, master=args.master)
-    async with ApiClient(credentials, max_body_bytes=MAX_PAGE_BYTES) as client:
+    async with ApiClient(await credentials_of(args), max_body_bytes=MAX_PAGE_BYTES) as client:
         cluster, unread = await _cluster(client, documents, args.namespace)
         now_s = time.monotonic()
         snapshot = await take_snapshot(client, config, plugins, now_s=now_s, namespace=args.namespace)
@@ -263,7 +250,7 @@ def _shown(text: str) -> str:
 
 
 def _print_members(gang: Gang, console: Console) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = printing.table()
     for heading in ("POD", "NODE", "DEVICES"):
         table.add_column(heading, overflow="fold")
     for member in gang.members[:_MAX_ROWS]:

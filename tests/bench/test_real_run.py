@@ -7,8 +7,8 @@ import os
 
 import pytest
 
+from gangsched.command.cli import main
 from gangsched.errors import ConfigError
-from gangsched.lab.bench.command import main
 from gangsched.lab.bench.rounds import contenders
 from gangsched.lab.controlplane.assets import find
 from gangsched.lab.controlplane.build import REQUIRE_VARIABLE
@@ -29,7 +29,9 @@ def _binaries() -> None:
 
 def test_a_small_run_is_right_in_everything_but_speed(capsys: pytest.CaptureFixture[str]) -> None:
     size = ["--nodes", "20", "--gangs", "10", "--gang-size", "4", "--gpus", "8", "--rounds", "1"]
-    code = main([*size, "--schedulers", "null,gangsched,kube-scheduler", "--keep-going", "-o", "json"])
+    code = main(
+        ["bench", *size, "--schedulers", "null,gangsched,kube-scheduler", "--keep-going", "-o", "json"]
+    )
     report = json.loads(capsys.readouterr().out)
     rounds = {(one["scheduler"], one["warm_up"]): one for one in report["rounds"]}
     assert {key: one["problems"] for key, one in rounds.items()} == {
@@ -55,7 +57,7 @@ def test_a_small_run_is_right_in_everything_but_speed(capsys: pytest.CaptureFixt
 
 def test_latency_of_a_few_gangs_is_reported_for_each_scheduler(capsys: pytest.CaptureFixture[str]) -> None:
     size = ["--nodes", "20", "--gangs", "2", "--gang-size", "4", "--rounds", "1"]
-    assert main(["--latency", *size, "-o", "json"]) == 0
+    assert main(["bench", "--latency", *size, "-o", "json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["summaries"].keys() == {contenders.GANGSCHED, contenders.KUBE, contenders.KUBE_GANG}
     for summary in report["summaries"].values():

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from gangsched.command.cli import main
 from gangsched.lab.bench import tables, targets
-from gangsched.lab.bench.command import chosen, main
+from gangsched.lab.bench.command import chosen
 from gangsched.lab.bench.rounds import contenders, main_job
 from gangsched.lab.bench.rounds.rounds import Round
 from gangsched.lab.bench.rounds.workload import Shape
@@ -135,7 +136,7 @@ def test_a_round_with_problems_says_them() -> None:
 def test_wrong_options_are_one_line(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(arguments) == 2
+    assert main(["bench", *arguments]) == 2
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
@@ -146,7 +147,7 @@ def test_missing_binaries_are_one_line_with_the_command(
 ) -> None:
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert main([]) == 2
+    assert main(["bench"]) == 2
     assert "`make controlplane` builds them" in capsys.readouterr().err
 
 

@@ -24,7 +24,7 @@ from gangsched.journal.replay.watching import print_explanation, print_stories
 from gangsched.journal.segments import Reader, Segment, segments_at
 from gangsched.model.text.printable import several
 from gangsched.process.flags import add_plugin_flag
-from gangsched.whole_file import check_writable, write_whole
+from gangsched.whole_file import check_file, put_file
 
 if TYPE_CHECKING:
     from gangsched.journal.replay.picture import Drawing
@@ -103,7 +103,9 @@ def run(args: argparse.Namespace) -> int:
         n_traces, n_spans = tools.collector.n_traces, tools.collector.n_spans
         console.print(f"{several(n_traces, 'trace')}, {several(n_spans, 'span')}, were sent")
     if tools.drawing is not None:
-        _draw(tools.drawing, args.picture)
+        from gangsched.journal.replay.picture import svg
+
+        put_file(args.picture, svg(tools.drawing), flag="--picture")
     if not code:
         asked.check()
     return code or int(is_lossy)
@@ -159,21 +161,8 @@ def _drawing(file: str) -> Drawing | None:
         return None
     from gangsched.journal.replay.picture import Drawing
 
-    try:
-        check_writable(Path(file))
-    except OSError as error:
-        raise ConfigError(f"cannot be written: {error.strerror}", path="--picture", source=file) from None
+    check_file(file, flag="--picture")
     return Drawing()
-
-
-def _draw(drawing: Drawing, file: str) -> None:
-    """Raises: ConfigError."""
-    from gangsched.journal.replay.picture import svg
-
-    try:
-        write_whole(Path(file), svg(drawing).encode())
-    except OSError as error:
-        raise ConfigError(f"cannot be written: {error.strerror}", path="--picture", source=file) from None
 
 
 def _full(name: str) -> str:

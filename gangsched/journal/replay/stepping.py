@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
+from gangsched.command import printing
 from gangsched.core.explaining.reports import view_groups
 from gangsched.journal.records import Turn
 from gangsched.journal.replay.replaying import Replay
@@ -87,7 +87,7 @@ class Steps:
             self._console.print(f"  {escape(clean(group.message))}", soft_wrap=True)
 
     def _table(self) -> None:
-        table = Table(box=None, pad_edge=False, header_style="bold")
+        table = printing.table()
         for heading in ("GROUP", "STATE", "MEMBERS", "BOUND"):
             table.add_column(heading)
         views = view_groups(self._replay.scheduler)

@@ -9,10 +9,10 @@ import argparse
 import asyncio
 import gc
 import ssl
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from gangsched.command.messages import tell
 from gangsched.errors import ConfigError
 
 DESCRIPTION = """\
@@ -108,7 +108,7 @@ async def _serve(args: argparse.Namespace) -> int:
             if written is not None:
                 # The address in it is no longer valid.
                 written.unlink(missing_ok=True)
-    print("gangsched: stopped; nothing was kept", file=sys.stderr)
+    tell("stopped; nothing was kept")
     return 0
 
 

@@ -1,21 +1,24 @@
-"""`gangsched bench`: the options and what they lead to. Called by command.cli; runs by itself with `python
--m`.
-"""
+"""`gangsched bench`: the options and what they lead to. Called by command.cli."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-import msgspec
+from rich.console import Console
 
+from gangsched.command import printing
+from gangsched.command.arguments import add_output_flag
 from gangsched.errors import ConfigError, GangschedError
 from gangsched.lab.bench.progress import Progress
 from gangsched.lab.bench.rounds import contenders
-from gangsched.whole_file import check_writable, write_whole
+from gangsched.whole_file import check_file, put_file
 
+T = TypeVar("T")
+# Into a file or a pipe: wide enough that no cell is cut.
+_PIPE_COLUMNS = 150
 # A task ends by itself a while after that.
 _MAX_REAL_S = 600.0
 
@@ -25,7 +28,7 @@ _BESIDE = {"fence": contenders.FENCED, "record": contenders.RECORDED}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the bench's options, to a parser of its own or a subparser."""
+    """Adds the options."""
     parser.description = (
         "Measures gangsched beside a null binder and kube-scheduler, on a real control plane, in one run."
     )
@@ -76,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-warm-up", dest="warm_up", action="store_false", help="leave out the first round"
     )
     parser.add_argument("--keep-going", action="store_true", help="go on after a round that was wrong")
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    add_output_flag(parser, "text", "json")
 
 
 def _add_benches(parser: argparse.ArgumentParser) -> None:
@@ -182,71 +185,51 @@ def _main_job(args: argparse.Namespace, progress: Progress) -> int:
 
     args.gangs = 875 if args.gangs is None else args.gangs
     done = main_job.run(args, chosen(args, contenders.ALL), progress)
-    if args.output == "json":
-        _print_json(done)
-    else:
-        tables.print_report(done, tables.console())
+    _print(args, done, tables.print_report)
     return main_job.exit_code(done)
 
 
 def _latency(args: argparse.Namespace, progress: Progress) -> int:
-    from gangsched.lab.bench import latency, tables
+    from gangsched.lab.bench import latency
 
     args.gangs = 60 if args.gangs is None else args.gangs
     done = latency.run(
         args, chosen(args, [name for name in contenders.ALL if name != contenders.NULL]), progress
     )
-    if args.output == "json":
-        _print_json(done)
-    else:
-        latency.print_report(done, tables.console())
+    _print(args, done, latency.print_report)
     return 0
 
 
 def _core(args: argparse.Namespace, progress: Progress) -> int:
-    from gangsched.lab.bench import tables
     from gangsched.lab.bench.speed import core_speed
 
     done = core_speed.run(args.rounds, progress)
-    if args.output == "json":
-        _print_json(done)
-    else:
-        core_speed.print_report(done, tables.console())
+    _print(args, done, core_speed.print_report)
     return 0
 
 
 def _dashboard(args: argparse.Namespace, progress: Progress) -> int:
-    from gangsched.lab.bench import tables
     from gangsched.lab.bench.speed import dashboard_speed
 
     done = dashboard_speed.run(args.rounds, progress)
-    if args.output == "json":
-        _print_json(done)
-    else:
-        dashboard_speed.print_report(done, tables.console())
+    _print(args, done, dashboard_speed.print_report)
     return 0
 
 
 def _load_balance(args: argparse.Namespace, progress: Progress) -> int:
-    from gangsched.lab.bench import tables
     from gangsched.lab.bench.balance import report
     from gangsched.lab.bench.balance.picture import picture
-    from gangsched.logs import set_up_logs
 
-    _check_picture(args)
-    set_up_logs("text")  # to stderr: the schedulers run in this process
-    done = report.run(progress, real_s=args.real, on_kubelets=args.kubelets)
-    if args.output == "json":
-        _print_json(done)
-    else:
-        report.print_report(done, tables.console())
     if args.picture:
-        _write(args.picture, picture(done))
+        check_file(args.picture)  # before measuring, which takes minutes
+    done = report.run(progress, real_s=args.real, on_kubelets=args.kubelets)
+    _print(args, done, report.print_report)
+    if args.picture:
+        put_file(args.picture, picture(done))
     return 0
 
 
 def _queueing(args: argparse.Namespace, progress: Progress) -> int:
-    from gangsched.lab.bench import tables
     from gangsched.lab.bench.queueing import fairness, report, speed
     from gangsched.lab.bench.queueing.picture import picture
 
@@ -255,19 +238,14 @@ def _queueing(args: argparse.Namespace, progress: Progress) -> int:
     if args.fairness:
         n_nodes = 16 if args.nodes is None else args.nodes
         shared = fairness.measure(progress, n_nodes=n_nodes, gpus=args.gpus, n_seeds=args.seeds)
-        if args.output == "json":
-            _print_json(shared)
-        else:
-            fairness.print_fairness(shared, tables.console())
+        _print(args, shared, fairness.print_fairness)
         return 0
     if args.speed:
         measured = speed.measure(progress, n_nodes=5000 if args.nodes is None else args.nodes)
-        if args.output == "json":
-            _print_json(measured)
-        else:
-            speed.print_speed(measured, tables.console())
+        _print(args, measured, speed.print_speed)
         return 0
-    _check_picture(args)
+    if args.picture:
+        check_file(args.picture)  # before measuring, which takes minutes
     plan = report.Plan(
         args.workload or [report.LUBLIN],
         n_jobs=args.jobs,
@@ -277,45 +255,14 @@ def _queueing(args: argparse.Namespace, progress: Progress) -> int:
         gpus=args.gpus,
     )
     done, drawn = report.run(plan, progress)
-    if args.output == "json":
-        _print_json(done)
-    else:
-        report.print_report(done, tables.console())
+    _print(args, done, report.print_report)
     if args.picture:
-        _write(args.picture, picture(drawn))
+        put_file(args.picture, picture(drawn))
     return 1 if any(runs.problems for runs in done.workloads) else 0
 
 
-def _check_picture(args: argparse.Namespace) -> None:
-    """Checks the file before measuring, which takes minutes. Raises: ConfigError."""
-    try:
-        if args.picture:
-            check_writable(Path(args.picture))
-    except OSError as error:
-        raise ConfigError(f"cannot be written: {error.strerror}", source=args.picture) from None
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        write_whole(Path(path), text.encode())
-    except OSError as error:
-        raise ConfigError(f"cannot be written: {error.strerror}", source=path) from None
-
-
-def _print_json(document: object) -> None:
-    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command by itself."""
-    parser = argparse.ArgumentParser(prog="gangsched bench")
-    add_arguments(parser)
-    try:
-        return run(parser.parse_args(argv))
-    except ConfigError as error:
-        print(f"gangsched bench: {error}", file=sys.stderr)
-        return 2
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def _print(args: argparse.Namespace, done: T, print_report: Callable[[T, Console], None]) -> None:
+    if args.output == "json":
+        printing.print_json(done)
+    else:
+        print_report(done, printing.console(_PIPE_COLUMNS, highlight=True))

@@ -11,14 +11,6 @@ from gangsched.lab.bench.figures import Spread
 from gangsched.lab.bench.rounds.report import Report, Summary
 from gangsched.lab.bench.targets import Target, verdict
 
-PIPE_COLUMNS = 150
-
-
-def console() -> Console:
-    """Standard output; into a file or a pipe wide enough that no cell is cut."""
-    out = Console()
-    return out if out.is_terminal else Console(width=PIPE_COLUMNS)
-
 
 def text(value: float) -> str:
     """Three significant digits, without an exponent."""

@@ -8,9 +8,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
-
 from gangsched.command import printing
+from gangsched.command.messages import tell
 from gangsched.config import SchedulerConfig, parse_config
 from gangsched.core.framework.profile import Profile
 from gangsched.errors import ConfigError
@@ -29,6 +28,7 @@ from gangsched.lab.counterfactual.reading import read_day
 from gangsched.model.text.printable import clean
 from gangsched.plugins import build_profiles
 from gangsched.process.flags import add_plugin_flag
+from gangsched.whole_file import check_file, put_file
 
 _MAX_SEEDS = 100
 _MAX_ROWS = 1000
@@ -74,21 +74,21 @@ def run(args: argparse.Namespace) -> int:
     question = _question(args, known)
     day = read_day(segments_at(Path(args.journal)), args.plugin)
     for why in day.lost:
-        print(f"gangsched: not all of the journal could be read: {clean(why)}. {REPAIR}", file=sys.stderr)
+        tell(f"not all of the journal could be read: {clean(why)}. {REPAIR}")
     recorded = _recorded(day, known)
     if day.length_s <= 0.0:
         raise ConfigError("is too short: ends as the cluster has been listed", source=args.journal)
     if args.svg:
-        _put(args.svg, "a", "")  # check before the runs, which take minutes
+        check_file(args.svg, flag="--svg")  # before the runs, which take minutes
 
     def build(config: SchedulerConfig) -> Mapping[str, Profile]:
         return build_profiles(config, known.factories, with_hooks=False)
 
     found, drawn = answer(day, question, recorded, build, _tell)
     if args.svg:
-        _put(args.svg, "w", picture(found, drawn))
+        put_file(args.svg, picture(found, drawn), flag="--svg")
     if args.output == "json":
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+        printing.print_json(found)
     else:
         console = printing.console(140)
         print_answer(found, console, n_rows=args.rows)
@@ -134,12 +134,3 @@ def _tell(done: int, all_: int) -> None:
     if sys.stderr.isatty():
         end = "\n" if done == all_ else "\r"
         print(f"run {done} of {all_}", end=end, file=sys.stderr, flush=True)
-
-
-def _put(path: str, mode: str, text: str) -> None:
-    """Raises: ConfigError."""
-    try:
-        with open(path, mode, encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise ConfigError(f"cannot be written: {error.strerror}", path="--svg", source=path) from None

@@ -19,9 +19,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Draws a gang's trace in the terminal: where its time went, attempt by attempt. A gang that still"
         " waits has written little of it; then the scheduler is asked why it waits."
     )
-    parser.add_argument(
-        "gang", metavar="NAMESPACE/GANG", help="a gang, or a lone pod; -n names its namespace too"
-    )
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--file", metavar="FILE", help="what `gangsched scheduler --trace-file` has written")
     where.add_argument("--jaeger", metavar="URL", help="Jaeger's query API, as http://localhost:16686")
@@ -29,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--trace-id", metavar="ID", default="", help="this trace, not the latest; a prefix will do"
     )
     parser.add_argument("--all", action="store_true", help="all of the gang's traces, oldest first")
-    namespaces.add_flag(parser)
+    namespaces.add_gang(parser)
     add_flags(parser)
     parser.add_argument("--width", metavar="COLUMNS", type=_columns, help="default: the terminal's")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import re
 import ssl
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -19,10 +18,11 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
+from gangsched.command.messages import tell_note
 from gangsched.errors import ApiError, ConfigError
 from gangsched.kube.access.credentials import header_of, load_credentials
+from gangsched.kube.access.flags import add_cluster_flags
 from gangsched.kube.reach import plain
-from gangsched.model.text.printable import one_line
 from gangsched.web.leader import LEASE, Known, forwarded, known_of
 from gangsched.web.listening import CLUSTER_HEADER, LEADER_HEADER
 
@@ -50,18 +50,16 @@ class Ask(Protocol):
     async def __call__(self, path: str, body: bytes | None = None) -> bytes | None: ...
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds flags for the scheduler's address and the client's credentials."""
+def add_flags(parser: argparse.ArgumentParser, *, with_master: bool = False) -> None:
+    """Adds flags for the scheduler's address and the client's credentials. with_master: as
+    add_cluster_flags."""
     add_server_flags(
         parser,
         default="",
         text=f"the scheduler's port; default: {DEFAULT_SERVER} if the one that leads the kubeconfig's cluster"
         " answers there, else that one, by kubectl port-forward",
     )
-    parser.add_argument(
-        "--kubeconfig", metavar="FILE", default="", help="default: KUBECONFIG, in-cluster, ~/.kube/config"
-    )
-    parser.add_argument("--context", metavar="NAME", default="", help="a context of the kubeconfig")
+    add_cluster_flags(parser, with_master=with_master)
 
 
 def add_server_flags(parser: argparse.ArgumentParser, *, default: str, text: str) -> None:
@@ -93,10 +91,6 @@ async def ask(args: argparse.Namespace, path: str, body: bytes | None = None) ->
     """
     async with connected(args) as asked:
         return await asked(path, body)
-
-
-def _note(text: str) -> None:
-    print(f"gangsched: note: {one_line(text)}", file=sys.stderr)
 
 
 def _of_follower(server: str, leader: str) -> str:
@@ -179,12 +173,12 @@ class _Asking:
     async def _check(self, server: str, answer: _Answer) -> None:
         """Notes a given address that is not what it may be taken for."""
         if answer.leader is not None:
-            _note(_of_follower(server, answer.leader))
+            tell_note(_of_follower(server, answer.leader))
         if not answer.cluster:
             return
         known = await known_of(self._args, with_leader=False)
         if known is not None and known.uid not in ("", answer.cluster):
-            _note(_of_another(server, answer.cluster, known))
+            tell_note(_of_another(server, answer.cluster, known))
 
     async def _first(self, path: str, body: bytes | None) -> bytes | None:
         """Asks the default port, else the one that leads. Raises: ConfigError, ApiError."""
@@ -212,9 +206,11 @@ class _Asking:
             if answer is None or (is_other and known is not None):
                 other = _of_another(DEFAULT_SERVER, answer.cluster if answer else "", known) if known else ""
                 raise ApiError(f"{other}; {error.message}") from None
-            _note(_of_follower(DEFAULT_SERVER, answer.leader or ""))
+            tell_note(_of_follower(DEFAULT_SERVER, answer.leader or ""))
             return self._taken(local, answer, known)
-        _note(f"asked pod {known.leader}, which leads in the cluster {known.server}, by kubectl port-forward")
+        tell_note(
+            f"asked pod {known.leader}, which leads in the cluster {known.server}, by kubectl port-forward"
+        )
         self.line, self._is_checked = line, True
         return page
 
@@ -224,7 +220,7 @@ class _Asking:
             cluster = f", of the cluster {known.server}"
         elif known is not None:
             cluster = f"; whether it is of the kubeconfig's cluster {known.server} is not known"
-        _note(f"asked the scheduler at {line.server}{cluster}")
+        tell_note(f"asked the scheduler at {line.server}{cluster}")
         self.line, self._is_checked = line, True
         return answer.page
 

@@ -6,24 +6,23 @@ As the plugin `kubectl gangsched explain` too (deploy/kubectl-gangsched).
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from urllib.parse import quote
 
-import msgspec
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-from gangsched.command import namespaces, printing
+from gangsched.command import namespaces, printing, snapshot
+from gangsched.command.arguments import add_output_flag
+from gangsched.command.messages import tell_note
 from gangsched.core.explaining.explain import Explanation
 from gangsched.errors import ApiError, ConfigError
-from gangsched.kube.access.credentials import load_credentials
+from gangsched.kube.access.flags import credentials_of
 from gangsched.kube.client import ApiClient
 from gangsched.kube.pages import MAX_PAGE_BYTES
-from gangsched.model.text.printable import clean, one_line, several
+from gangsched.model.text.printable import clean, several
 from gangsched.signals import run_loop
 from gangsched.web.commands import explain_snapshot
 from gangsched.web.commands.asking import add_flags, ask, decoded, server_of
@@ -45,17 +44,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " gang of these pods."
     )
     parser.add_argument(
-        "gang", metavar="NAMESPACE/GANG", help="a gang, or a lone pod; -n names its namespace too"
-    )
-    parser.add_argument(
         "--start",
         action="store_true",
         help="when it starts too: promised where room is kept for it, else estimated, as queue --start does",
     )
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
-    namespaces.add_flag(parser)
+    add_output_flag(parser, "text", "json")
+    namespaces.add_gang(parser)
     add_flags(parser)
-    explain_snapshot.add_flags(parser)
+    snapshot.add_flags(parser, "used where no scheduler answers")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     if args.start:
         pages = _with_starts(args, pages[0].explanation.group.partition("/")[0], pages)
     if args.output == "json":
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(pages), indent=2) + b"\n")
+        printing.print_json(pages)
     else:
         console = printing.console(120)
         for page in pages:
@@ -149,7 +145,7 @@ def _of_gang(args: argparse.Namespace, name: str, pages: list[Page], *, is_there
     gang = pages[0].explanation.group
     if gang == name:
         return pages
-    print(f"gangsched: note: {one_line(name)} is of the gang {one_line(gang)}", file=sys.stderr)
+    tell_note(f"{name} is of the gang {gang}")
     try:
         namespace, _, last = gang.partition("/")
         return (_asked(args, [(namespace, last)]) if is_there else []) or pages
@@ -163,8 +159,7 @@ def _with_makers(args: argparse.Namespace, pages: list[Page]) -> list[Page]:
         return pages
 
     async def read() -> list[Page]:
-        credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context)
-        async with ApiClient(credentials, max_body_bytes=MAX_PAGE_BYTES) as client:
+        async with ApiClient(await credentials_of(args), max_body_bytes=MAX_PAGE_BYTES) as client:
             return await with_makers(client, pages)
 
     try:
@@ -264,7 +259,7 @@ def _near(explanation: Explanation) -> list[tuple[str, ...]]:
 
 def _table(console: Console, title: str, headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     console.print(f"\n[bold]{title}[/bold]")
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = printing.table()
     for heading in headings:
         right = heading in ("NODES", "ASKED", "FREE")
         table.add_column(heading, justify="right" if right else "left", overflow="fold")

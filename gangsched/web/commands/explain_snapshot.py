@@ -14,15 +14,13 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from gangsched.command.snapshot import Snapshot, as_seen, take_snapshot
+from gangsched.command.snapshot import Snapshot, as_seen, configured, take_snapshot
 from gangsched.config.reading.strict import nearest, nearest_name
 from gangsched.core.explaining.explain import explain, finding
 from gangsched.core.explaining.room import FITS
 from gangsched.core.types.group import Group
 from gangsched.errors import ApiError, ConfigError, ParseError
-from gangsched.extension.loading import KnownPlugins
-from gangsched.extension.source import ConfigSource
-from gangsched.kube.access.credentials import load_credentials
+from gangsched.kube.access.flags import credentials_of
 from gangsched.kube.client import ApiClient
 from gangsched.kube.pages import MAX_PAGE_BYTES
 from gangsched.kube.transport.http1 import segment
@@ -38,19 +36,6 @@ _MAX_GROUPS = 5
 _MAX_NAMED = 3
 
 
-def add_flags(parser: argparse.ArgumentParser, used: str = "used where no scheduler answers") -> None:
-    """Adds flags for the configuration applied to the snapshot. used: when, or for what."""
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        default="",
-        help=f"the scheduler's configuration, {used}; default: the defaults",
-    )
-    parser.add_argument(
-        "--plugin", metavar="FILE", action="append", default=[], help="a plugin that the configuration names"
-    )
-
-
 async def explain_snapshot(
     args: argparse.Namespace, name: str, why: str, *, runs: bool = False, other: str = ""
 ) -> list[Page]:
@@ -60,9 +45,8 @@ async def explain_snapshot(
 
     Raises: ConfigError, ApiError (unreadable, or nothing has that name).
     """
-    plugins = KnownPlugins(args.plugin)
-    config = ConfigSource(args.config, plugins).read()
-    credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context)
+    config, plugins = configured(args)
+    credentials = await credentials_of(args)
     now_s = time.monotonic()
     async with ApiClient(credentials, max_body_bytes=MAX_PAGE_BYTES) as client:
         namespace = name.partition("/")[0]
@@ -81,8 +65,7 @@ async def gang_of(args: argparse.Namespace, name: str) -> str:
     """Returns the gang that a pod's labels and annotations name; "" where there is no such pod to read."""
     namespace, _, last = name.partition("/")
     try:
-        credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context)
-        async with ApiClient(credentials) as client:
+        async with ApiClient(await credentials_of(args)) as client:
             body = await client.get(f"/api/v1/namespaces/{segment(namespace)}/pods/{segment(last)}")
         return _gang_of(pods().decode_object(body))
     except (ApiError, ConfigError, ParseError, msgspec.MsgspecError, RecursionError):

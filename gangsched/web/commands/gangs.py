@@ -7,32 +7,29 @@ controllers' objects have no PodGroup that kubectl could show. Leaves out lone p
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from datetime import UTC, datetime
 
 import msgspec
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from gangsched.command import printing
+from gangsched.command.arguments import add_output_flag
 from gangsched.command.namespaces import add_list_flags, listed
-from gangsched.command.snapshot import take_snapshot
+from gangsched.command.snapshot import add_flags, configured, take_snapshot
 from gangsched.core.explaining.reports import view_group
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.ended import end_of
 from gangsched.core.types.group import Group, GroupState
 from gangsched.core.types.lost_members import lacks
 from gangsched.errors import ApiError
-from gangsched.extension.loading import KnownPlugins
-from gangsched.extension.source import ConfigSource
-from gangsched.kube.access.credentials import load_credentials
+from gangsched.kube.access.flags import add_cluster_flags, credentials_of
 from gangsched.kube.client import ApiClient
 from gangsched.kube.pages import MAX_PAGE_BYTES
 from gangsched.model.text.printable import clean
 from gangsched.signals import run_loop
-from gangsched.web.commands.explain_snapshot import add_flags, condition_of
+from gangsched.web.commands.explain_snapshot import condition_of
 from gangsched.web.commands.queue import duration, no_namespace
 
 _MAX_WHY = 80
@@ -69,13 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " API server; gangsched explain says more about one, gangsched queue in which order they are tried."
     )
     add_list_flags(parser)
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    add_output_flag(parser, "table", "json")
     add_flags(parser, "for its profiles, and the gangs that it infers")
-    parser.add_argument(
-        "--kubeconfig", metavar="FILE", default="", help="default: KUBECONFIG, in-cluster, ~/.kube/config"
-    )
-    parser.add_argument("--context", metavar="NAME", default="", help="a context of the kubeconfig")
-    parser.add_argument("--master", metavar="URL", default="", help="API server; overrides the kubeconfig")
+    add_cluster_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -84,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     found = _of(run_loop(_read, args, namespace), namespace)
     elsewhere = run_loop(_elsewhere, args, namespace) if namespace and not found else ""
     if args.output == "json":
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+        printing.print_json(found)
     else:
         print_gangs(found, printing.console(200), namespace, elsewhere)
     return 0
@@ -98,10 +91,7 @@ async def _elsewhere(args: argparse.Namespace, namespace: str) -> str:
     """Returns what there is in place of an empty list, as "9 elsewhere (-A)", or that there is no such
     namespace; "" where that may not be known."""
     try:
-        credentials = await load_credentials(
-            kubeconfig=args.kubeconfig, context=args.context, master=args.master
-        )
-        async with ApiClient(credentials) as client:
+        async with ApiClient(await credentials_of(args)) as client:
             missing = await no_namespace(client, namespace)
         n = len(await _read(args, ""))
     except ApiError:
@@ -110,10 +100,8 @@ async def _elsewhere(args: argparse.Namespace, namespace: str) -> str:
 
 
 async def _read(args: argparse.Namespace, namespace: str) -> list[GangRow]:
-    plugins = KnownPlugins(args.plugin)
-    config = ConfigSource(args.config, plugins).read()
-    credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context, master=args.master)
-    async with ApiClient(credentials, max_body_bytes=MAX_PAGE_BYTES) as client:
+    config, plugins = configured(args)
+    async with ApiClient(await credentials_of(args), max_body_bytes=MAX_PAGE_BYTES) as client:
         snapshot = await take_snapshot(
             client, config, plugins, now_s=time.monotonic(), namespace=namespace, is_enough=True
         )
@@ -172,7 +160,7 @@ def print_gangs(found: list[GangRow], console: Console, namespace: str = "", els
         where = f" in namespace {escape(clean(namespace))}" if namespace else ""
         console.print(f"There is no gang{where}{elsewhere and f'; {escape(clean(elsewhere))}'}.")
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = printing.table()
     for heading in _COLUMNS:
         right = heading in ("PRIO", *_COUNTS, "AGE")
         table.add_column(heading, justify="right" if right else "left", no_wrap=heading != "WHY")

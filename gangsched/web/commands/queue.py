@@ -6,18 +6,17 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import sys
 from urllib.parse import quote
 
 import msgspec
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from gangsched.command import printing
+from gangsched.command.arguments import add_output_flag
 from gangsched.command.namespaces import add_list_flags, listed
 from gangsched.errors import ApiError, ConfigError
-from gangsched.kube.access.credentials import load_credentials
+from gangsched.kube.access.flags import credentials_of
 from gangsched.kube.client import ApiClient
 from gangsched.kube.transport.http1 import segment
 from gangsched.model.text.printable import clean
@@ -46,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="when each starts, and on how many nodes: promised where room is kept for it, else a guess (~)",
     )
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    add_output_flag(parser, "table", "json")
     add_flags(parser)
 
 
@@ -63,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         page = msgspec.structs.replace(page, rows=tuple(known))
         body = msgspec.json.encode(page)
     if args.output == "json":
-        sys.stdout.buffer.write(msgspec.json.format(body or b"", indent=2) + b"\n")
+        printing.print_page(body or b"")
         return 0
     console = printing.console(200)
     if args.start:
@@ -80,8 +79,7 @@ async def _elsewhere(args: argparse.Namespace, namespace: str) -> str:
     with contextlib.suppress(ApiError, ConfigError):
         n = decoded(args, await ask(args, "/queue"), QueuePage).n_waiting
     with contextlib.suppress(ApiError, ConfigError):
-        credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context)
-        async with ApiClient(credentials) as client:
+        async with ApiClient(await credentials_of(args)) as client:
             missing = await no_namespace(client, namespace)
     return "; ".join(filter(None, (missing, f"{n} elsewhere (-A)" if n else "")))
 
@@ -100,7 +98,7 @@ def print_starts(page: QueuePage, console: Console) -> None:
     if not page.rows:
         console.print(f"No start can be estimated for the {page.n_waiting} that wait.")
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = printing.table()
     has_range = any(row.estimate_to_s is not None for row in page.rows)
     for heading in ("GANG", "PRIO", "PASSED", "STARTS IN", *("4 IN 5 IN",) * has_range, "", "NODES"):
         table.add_column(heading, justify="right" if heading in ("PRIO", "PASSED", "NODES") else "left")
@@ -151,7 +149,7 @@ def print_queue(
         f"{n} {escape(clean(state))}" for state, n in sorted(page.by_state.items(), key=lambda x: -x[1])
     )
     console.print(f"[bold]{page.n_waiting}[/bold] wait: {counts}")
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = printing.table()
     counts_passes = any(row.walltime_source for row in page.rows)
     own = ("PASSED", "WALLTIME") if counts_passes else ()
     for heading in ("POS", "GANG", "PRIO", "GO", "STATE", "FOR", "AGE", "NEXT", "TRIED", *own, "WHY"):

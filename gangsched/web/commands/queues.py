@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
-import msgspec
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from gangsched.command import printing
+from gangsched.command.arguments import add_output_flag
 from gangsched.model.resources import amount_text
 from gangsched.model.text.printable import clean
 from gangsched.signals import run_loop
@@ -31,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " largest part of the cluster that it holds of a compared resource, LATELY the same decayed, SCORE"
         " both by its SHARE: the smallest has the next turn. WAIT counts groups that have not started."
     )
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    add_output_flag(parser, "table", "json")
     add_flags(parser)
 
 
@@ -40,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     body = run_loop(ask, args, "/queues")
     page = decoded(args, body, QueuesPage)
     if args.output == "json":
-        sys.stdout.buffer.write(msgspec.json.format(body or b"", indent=2) + b"\n")
+        printing.print_page(body or b"")
         return 0
     print_queues(page, printing.console(200))
     return 0
@@ -51,7 +50,7 @@ def print_queues(page: QueuesPage, console: Console) -> None:
     if not page.queues:
         console.print("No queues are configured.")
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = printing.table()
     for heading in (*_HEADINGS, *_AMOUNTS):
         left = heading in ("QUEUE", "RESOURCE")
         table.add_column(heading, justify="left" if left else "right", overflow="fold")

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from urllib.parse import quote
 
-import msgspec
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from gangsched.command import namespaces, printing
+from gangsched.command.arguments import add_output_flag
 from gangsched.errors import ApiError
 from gangsched.model.text.printable import clean
 from gangsched.signals import run_loop
@@ -26,11 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Asks the running scheduler for a gang's moves: from which state to which, when, and why."
         " It keeps the last 32 to 64 of each gang, for as long as one of its pods exists."
     )
-    parser.add_argument(
-        "gang", metavar="NAMESPACE/GANG", help="a gang, or a lone pod; -n names its namespace too"
-    )
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
-    namespaces.add_flag(parser)
+    add_output_flag(parser, "table", "json")
+    namespaces.add_gang(parser)
     add_flags(parser)
 
 
@@ -46,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         raise ApiError(f"the scheduler knows no gang and no pod of its own named {named}", code=404)
     stories = decoded(args, body, list[Story])
     if args.output == "json":
-        sys.stdout.buffer.write(msgspec.json.format(body, indent=2) + b"\n")
+        printing.print_page(body)
         return 0
     console = printing.console(160)
     for story in stories:
@@ -68,7 +63,7 @@ def print_story(story: Story, console: Console) -> None:
     console.print(f"[bold]{who}[/bold] {been}; {tries}")
     if story.message:
         console.print(f"  {escape(clean(story.message))}")
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = printing.table()
     for heading in ("AT", "AFTER", "FROM", "TO", "BECAUSE"):
         table.add_column(heading, justify="right" if heading == "AFTER" else "left")
     for move in story.moves:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gangsched.command import printing
 from gangsched.journal.replay.times import time_text
 from gangsched.lab.counterfactual.answers.answer import Answer
 from gangsched.lab.counterfactual.answers.compare import SAME_S, Difference, Range
@@ -49,7 +50,7 @@ def print_answer(found: Answer, console: Console, *, n_rows: int) -> None:
 
 
 def _table(title: str, columns: Sequence[str], n_left: int = 1) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
+    table = printing.table(title=title, title_justify="left")
     for at, heading in enumerate(columns):
         table.add_column(heading, justify="left" if at < n_left else "right", overflow="fold")
     return table
