@@ -23,7 +23,6 @@ from gangsched.core.turns import dirty
 from gangsched.core.turns.dirty import Mark, Watch
 from gangsched.core.turns.parts import SchedulerParts
 from gangsched.core.types.cluster_events import Change, ClusterChange
-from gangsched.core.types.group import Group
 
 # Limit on device clashes and on bad node reports that a follower keeps, to report once it leads.
 _MAX_PROBLEMS = 1000
@@ -195,16 +194,16 @@ PHASES = (*FIRST, *OF_GROUPS, *LAST)
 
 
 class Bound(NamedTuple):
-    """The phases of one scheduler: their work; of groups with what is asked before each round."""
+    """The phases of one scheduler. first, last: their work; of_groups: asked for it in each round."""
 
     first: tuple[Callable[[], Any], ...]
-    of_groups: tuple[tuple[Callable[[Group], Any], Callable[[SchedulerParts], bool] | None], ...]
+    of_groups: tuple[Phase, ...]
     last: tuple[Callable[[], Any], ...]
 
 
 def bound(scheduler: SchedulerParts) -> Bound:
     """Returns the phases as the scheduler runs them."""
-    return _bound(FIRST, OF_GROUPS, LAST, scheduler)
+    return Bound(_works(FIRST, scheduler), OF_GROUPS, _works(LAST, scheduler))
 
 
 def bound_and_checked(scheduler: SchedulerParts, watch: Watch, phases: Iterable[Phase]) -> Bound:
@@ -214,15 +213,7 @@ def bound_and_checked(scheduler: SchedulerParts, watch: Watch, phases: Iterable[
     """
     by_name = {one.name: _watched(one, watch) for one in phases}
     first, of_groups, last = ([by_name[one.name] for one in some] for some in (FIRST, OF_GROUPS, LAST))
-    checked = _bound(first, of_groups, last, scheduler)
-    return checked._replace(last=(*checked.last, watch.all_taken))
-
-
-def _bound(
-    first: Iterable[Phase], of_groups: Iterable[Phase], last: Iterable[Phase], scheduler: SchedulerParts
-) -> Bound:
-    asked = tuple((one.do(scheduler), one.only_if) for one in of_groups)
-    return Bound(_works(first, scheduler), asked, _works(last, scheduler))
+    return Bound(_works(first, scheduler), tuple(of_groups), (*_works(last, scheduler), watch.all_taken))
 
 
 def _works(phases: Iterable[Phase], scheduler: SchedulerParts) -> tuple[Callable[[], Any], ...]:
