@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from gangsched import svg
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
-from gangsched.lab.bench.svg import CARD, DIM, INK, bar, document, line, text
+from gangsched.lab.bench.svg import CARD, DIM, INK, bar, document, key, line, text
 from gangsched.lab.sim.objects import make_pod
 from gangsched.model.walltime import WALLTIME_KEY
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
@@ -133,14 +134,12 @@ def _drawn(one: Ran, y: float, of: Scene) -> str:
 
 
 def _kept(x: float, y: float, width: float) -> str:
-    return (
-        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{_BAR:.1f}" rx="2" fill="{CARD}"'
-        f' stroke="{_GANG}" stroke-dasharray="5 4"/>'
-    )
+    paint = f'fill="{CARD}" stroke="{_GANG}" stroke-dasharray="5 4"'
+    return svg.rect(x, y, width, _BAR, paint=paint)
 
 
 def _mark(x: float, bottom: float) -> str:
-    return f'<line x1="{x:.1f}" y1="46" x2="{x:.1f}" y2="{bottom:.1f}" stroke="{_GANG}" stroke-width="1.5"/>'
+    return svg.line(x, 46, x, bottom, paint=f'stroke="{_GANG}" stroke-width="1.5"')
 
 
 def _legend(y: float) -> list[str]:
@@ -151,7 +150,7 @@ def _legend(y: float) -> list[str]:
         (_GANG, "the gang"),
         (_LATER, "would have run into it: waits"),
     ):
-        parts += [bar(x, y - 10, 14, 12, colour), text(x + 20, y, words, size=12)]
+        parts += key(x, y, words, colour)
         x += 44 + 6.6 * len(words)
     return parts
 

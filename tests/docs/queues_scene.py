@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
-from gangsched.lab.bench.svg import bar, document, line, text
+from gangsched import svg
+from gangsched.lab.bench.svg import DIM, INK, document, key, line, text
 from gangsched.model.objects import Pod
 from tests.core.queued import GPU, pods, queued
 from tests.support.scenario import Cluster, gang
@@ -115,14 +116,14 @@ def picture(of: tuple[Held, ...]) -> str:
         (RESTED_S, "research has none left", "start"),
     ):
         x = _LEFT + at_s / 3600.0 * _HOUR
-        parts.append(f'<line x1="{x:.1f}" y1="62" x2="{x:.1f}" y2="{bottom:.1f}" stroke="#d6deeb"/>')
+        parts.append(svg.line(x, 62, x, bottom, paint=f'stroke="{INK}"'))
         parts.append(text(x + 6, 68, words, size=12, anchor=anchor))
     for hour in range(11):
         x = _LEFT + hour * _HOUR
-        parts.append(text(x, bottom + 18, f"{hour} h", size=12, anchor="middle", colour="#8b949e"))
+        parts.append(text(x, bottom + 18, f"{hour} h", size=12, anchor="middle", colour=DIM))
     x = _LEFT
     for colour, words in ((_RESEARCH, "held by research"), (_REST, "held by rest")):
-        parts += [bar(x, bottom + 36, 14, 12, colour), text(x + 20, bottom + 46, words, size=12)]
+        parts += key(x, bottom + 46, words, colour)
         x += 44 + 6.6 * len(words)
     return document(_LEFT + width + 24, bottom + 62, "What two queues hold over ten hours", parts)
 
@@ -133,4 +134,4 @@ def _area(tops: Sequence[tuple[float, int]], bottom: float, colour: str) -> str:
     for (hour, n), (until, _) in zip(tops, [*tops[1:], (_END_S / 3600.0, 0)], strict=True):
         x = _LEFT + until * _HOUR
         path += f"L{_LEFT + hour * _HOUR:.1f} {bottom - n * _GPU:.1f}H{x:.1f}"
-    return f'<path d="{path}V{bottom:.1f}Z" fill="{colour}"/>'
+    return svg.path(f"{path}V{bottom:.1f}Z", paint=f'fill="{colour}"')

@@ -6,8 +6,9 @@ moved or renamed is drawn anew. Self-contained SVG on a card of its own: legible
 
 from __future__ import annotations
 
-from html import escape
 from typing import NamedTuple
+
+from gangsched.svg import FONT, document, path, rect, text
 
 
 class Step(NamedTuple):
@@ -53,28 +54,20 @@ _COLUMNS = (
 def picture(n_hops: int, n_files: int) -> str:
     """The three columns, with arrows along the walk, and how long it is in all."""
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
-        'font-family="system-ui, sans-serif">',
-        "<title>How a pod walks through gangsched: from the watch through the core to its Binding</title>",
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
         'orient="auto"><path d="M0 0 8 4 0 8z" fill="#555"/></marker></defs>',
-        f'<rect width="{_WIDTH}" height="{_HEIGHT}" rx="10" fill="#ffffff" stroke="#d5d9de"/>',
     ]
     for k, (title, steps, fill, ink) in enumerate(_COLUMNS):
         x = 18 + k * _COLUMN
-        parts.append(
-            f'<text x="{x + _BOX_W / 2:g}" y="{_TOP - 34}" text-anchor="middle" font-size="17" '
-            f'font-weight="600" fill="{ink}">{escape(title)}</text>'
-        )
+        bold = f'font-weight="600" fill="{ink}"'
+        parts.append(text(x + _BOX_W / 2, _TOP - 34, title, size=17, anchor="middle", paint=bold))
         for i, step in enumerate(steps):
-            y = _y(i)
-            parts.append(
-                f'<rect x="{x}" y="{y}" width="{_BOX_W}" height="{_BOX_H}" rx="6" fill="{fill}" '
-                f'stroke="{ink}"/><text x="{x + 12}" y="{y + 22}" font-size="14" fill="#1b1f24">'
-                f'{escape(step.does)}</text><text x="{x + 12}" y="{y + 42}" font-size="12" '
-                f'font-family="ui-monospace, monospace" fill="{ink}">{escape(step.file)}  '
-                f"{escape(step.name)}</text>"
-            )
+            y, code = _y(i), f'class="code" fill="{ink}"'
+            parts += [
+                rect(x, y, _BOX_W, _BOX_H, paint=f'fill="{fill}" stroke="{ink}"', rx=6),
+                text(x + 12, y + 22, step.does, size=14, paint='fill="#1b1f24"'),
+                text(x + 12, y + 42, f"{step.file}  {step.name}", size=12, paint=code),
+            ]
             if i:
                 parts.append(_arrow(f"M{x + 26} {y - _GAP} V{y}"))
     inner = 18 + _COLUMN - (_COLUMN - _BOX_W)
@@ -86,11 +79,12 @@ def picture(n_hops: int, n_files: int) -> str:
     parts.append(
         _arrow(f"M{last} {_y(len(OUT) - 1) + _BOX_H} V{below} H58 V{_y(len(IN) - 1) + _BOX_H}", dashed=True)
     )
-    parts.append(
-        f'<text x="{_WIDTH - 18}" y="{_HEIGHT - 16}" text-anchor="end" font-size="12" fill="#555">'
-        f"the whole walk: {n_hops} calls from file to file, between {n_files} files</text>"
-    )
-    return "\n".join((*parts, "</svg>")) + "\n"
+    length = f"the whole walk: {n_hops} calls from file to file, between {n_files} files"
+    parts.append(text(_WIDTH - 18, _HEIGHT - 16, length, size=12, anchor="end", paint='fill="#555"'))
+    title = "How a pod walks through gangsched: from the watch through the core to its Binding"
+    style = f"text{{font-family:{FONT}}}.code{{font-family:ui-monospace,monospace}}"
+    card = 'fill="#ffffff" stroke="#d5d9de"'
+    return document(_WIDTH, _HEIGHT, title, parts, style=style, card=card)
 
 
 def _y(i: int) -> int:
@@ -101,6 +95,6 @@ def _middle(i: int) -> int:
     return _y(i) + _BOX_H // 2
 
 
-def _arrow(path: str, *, dashed: bool = False) -> str:
+def _arrow(steps: str, *, dashed: bool = False) -> str:
     dashes = ' stroke-dasharray="5 4"' if dashed else ""
-    return f'<path d="{path}" fill="none" stroke="#555" stroke-width="1.5"{dashes} marker-end="url(#tip)"/>'
+    return path(steps, paint=f'fill="none" stroke="#555" stroke-width="1.5"{dashes} marker-end="url(#tip)"')

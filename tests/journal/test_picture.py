@@ -10,7 +10,7 @@ import pytest
 
 from gangsched.command.cli import main
 from gangsched.journal.records import Start, Turn
-from gangsched.journal.replay.picture import Drawing, svg
+from gangsched.journal.replay.picture import Drawing, picture
 from gangsched.journal.replay.replaying import Replay
 from gangsched.model.effects import BindPod
 from tests.journal.day.decisions import DIRECTORY, DayReplay, journals_in, records_of
@@ -22,7 +22,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 def rects(text: str, look: str) -> list[ElementTree.Element]:
     """The rectangles of that look, without the legend's."""
     found = ElementTree.fromstring(text).iter(f"{SVG}rect")
-    return [one for one in found if one.get("class") == look and one.get("width") != "12"]
+    return [one for one in found if one.get("class") == look and one.get("width") != "12.0"]
 
 
 def words(text: str) -> list[str]:
@@ -55,7 +55,7 @@ def test_use_failures_evictions_and_waits_are_in_it() -> None:
         drawing.look(replay, effects)
         started |= {one.group for one in effects if isinstance(one, BindPod)}
     drawing.evicted_s.append(drawing.moments[-1][0])
-    text = svg(drawing)
+    text = picture(drawing)
     assert rects(text, "u5"), "nodes in use as a whole"
     assert rects(text, "u0"), "nodes that nobody uses"
     assert rects(text, "gone")
@@ -75,19 +75,19 @@ def test_it_is_bounded_and_names_cannot_break_it() -> None:
     drawing._thin()
     assert len(drawing.moments) == 241
     drawing.waits = {("d/a", 1.0): (100, 7300.0), ("d/b", 1.0): (1, 0.0)}
-    text = svg(drawing)
+    text = picture(drawing)
     tops = {one.get("y") for look in ("u0", "u1", "u2", "u3", "u4", "u5") for one in rects(text, look)}
     assert len(tops) == 60
     assert "In use, 5 nodes a row" in words(text)
     assert "<n&0>" in words(text)
     assert "2.0 h" in words(text)
-    assert svg(Drawing()).startswith("<svg"), "nothing is a picture too"
+    assert picture(Drawing()).startswith("<svg"), "nothing is a picture too"
 
 
 def test_journals_that_are_as_far_apart_as_clocks_go_are_drawn() -> None:
     drawing = Drawing()
     drawing.moments = [(0.0, {"n0": 0.5}), (2.3e11, {"n0": 0.5})]
-    assert any(one.startswith("1970-01-01 00:00 to 9258-") for one in words(svg(drawing)))
+    assert any(one.startswith("1970-01-01 00:00 to 9258-") for one in words(picture(drawing)))
 
 
 def test_a_file_that_cannot_be_written_is_reported_before_anything_is_replayed(

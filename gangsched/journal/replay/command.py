@@ -103,9 +103,9 @@ def run(args: argparse.Namespace) -> int:
         n_traces, n_spans = tools.collector.n_traces, tools.collector.n_spans
         console.print(f"{several(n_traces, 'trace')}, {several(n_spans, 'span')}, were sent")
     if tools.drawing is not None:
-        from gangsched.journal.replay.picture import svg
+        from gangsched.journal.replay.picture import picture
 
-        put_file(args.picture, svg(tools.drawing), flag="--picture")
+        put_file(args.picture, picture(tools.drawing), flag="--picture")
     if not code:
         asked.check()
     return code or int(is_lossy)

@@ -1,14 +1,13 @@
 """A picture of the day: each node's usage over time, evictions, and waits by size.
 
-`Drawing` reads the core after each call of a replay and keeps a bounded amount; `svg` draws it. One file for
-both backgrounds: its colours follow the reader's light or dark setting. Called by the command.
+`Drawing` reads the core after each call of a replay and keeps a bounded amount; `picture` draws it. One file
+for both backgrounds: its colours follow the reader's light or dark setting. Called by the command.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from html import escape
 from statistics import median
 
 import numpy as np
@@ -18,6 +17,7 @@ from gangsched.journal.replay.replaying import Replay
 from gangsched.model.effects import BindPod, DeletePod, Effect, EvictPod
 from gangsched.model.resources import is_extended
 from gangsched.model.text.printable import clean, several
+from gangsched.svg import CARD, DIM, GRID, document, key, line, rect, text, themed, tick_s
 
 _MAX_MOMENTS = 240
 _MAX_ROWS = 64
@@ -27,18 +27,13 @@ _WIDTH, _LEFT, _RIGHT = 980.0, 92.0, 24.0
 _PLOT = _WIDTH - _LEFT - _RIGHT
 _TOP, _BARS_HIGH = 116.0, 130.0
 _SIZES = ((1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 64), (65, 10**9))
-# Two processes with wrong clocks may be as far apart as a journal's times of day allow.
-_EVERY_S = (60, 300, 600, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 604_800, 10**9, 2 * 10**10)
 _SHADES = 6
-_STYLE = """
-text{font-family:system-ui,-apple-system,'Segoe UI',sans-serif;fill:#1f2328}
-.card{fill:#ffffff;stroke:#d0d7de}.dim{fill:#59636e}.grid{stroke:#d0d7de}
-.gone{fill:#cf222e}.closed{fill:#d4a72c}.evicted{fill:#bc4c00}.half{fill:#54aeff}.late{fill:#0969da}
-.u0{fill:#f0f3f6}.u1{fill:#ddf4ff}.u2{fill:#b6e3ff}.u3{fill:#80ccff}.u4{fill:#218bff}.u5{fill:#0550ae}
-@media(prefers-color-scheme:dark){text{fill:#d6deeb}.card{fill:#0d1117;stroke:#30363d}.dim{fill:#8b949e}
-.grid{stroke:#30363d}.gone{fill:#f85149}.closed{fill:#bb8009}.evicted{fill:#f0883e}.half{fill:#1f6feb}.late{fill:#79c0ff}
-.u0{fill:#161b22}.u1{fill:#0c2d6b}.u2{fill:#0d419d}.u3{fill:#1158c7}.u4{fill:#388bfd}.u5{fill:#a5d6ff}}
-"""
+_STYLE = themed(
+    ".gone{fill:#cf222e}.closed{fill:#d4a72c}.evicted{fill:#bc4c00}.half{fill:#54aeff}.late{fill:#0969da}\n"
+    ".u0{fill:#f0f3f6}.u1{fill:#ddf4ff}.u2{fill:#b6e3ff}.u3{fill:#80ccff}.u4{fill:#218bff}.u5{fill:#0550ae}",
+    ".gone{fill:#f85149}.closed{fill:#bb8009}.evicted{fill:#f0883e}.half{fill:#1f6feb}.late{fill:#79c0ff}\n"
+    ".u0{fill:#161b22}.u1{fill:#0c2d6b}.u2{fill:#0d419d}.u3{fill:#1158c7}.u4{fill:#388bfd}.u5{fill:#a5d6ff}",
+)
 
 
 class Drawing:
@@ -97,7 +92,7 @@ def _use(replay: Replay) -> dict[str, float]:
     return found
 
 
-def svg(drawing: Drawing) -> str:
+def picture(drawing: Drawing) -> str:
     """Returns the file. If there are many nodes, one row shows several."""
     moments = drawing.moments
     names = sorted({name for _, use in moments for name in use}, key=lambda one: (len(one), one))
@@ -115,22 +110,16 @@ def svg(drawing: Drawing) -> str:
     )
     title = f"{_day(began_s)} to {_day(ended_s)} UTC: {n_nodes}, {n_started}"
     parts = [
-        _text(_LEFT, 34, title, size=16),
+        text(_LEFT, 34, title, size=16),
         *_legend(58),
-        _text(_LEFT, _TOP - 12, f"In use, {'a node' if per_row == 1 else f'{per_row} nodes'} a row", size=13),
+        text(_LEFT, _TOP - 12, f"In use, {'a node' if per_row == 1 else f'{per_row} nodes'} a row", size=13),
         *_cells(drawing, rows, high, began_s, span_s),
         *_evictions(drawing, floor + 8, began_s, span_s),
         *_hours(began_s, span_s, floor + 44),
-        _text(_LEFT, bars_top - 24, "Wait for the first place, by pods of a gang", size=13),
+        text(_LEFT, bars_top - 24, "Wait for the first place, by pods of a gang", size=13),
         *_waits(drawing, bars_top),
     ]
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:.0f} {height:.0f}"'
-        f' width="{_WIDTH:.0f}" height="{height:.0f}" role="img" aria-label="{escape(title)}">'
-    )
-    card = f'<rect class="card" x=".5" y=".5" width="{_WIDTH - 1:.0f}" height="{height - 1:.0f}" rx="10"/>'
-    style = f"<style>{_STYLE}</style>"
-    return "\n".join([head, f"<title>{escape(title)}</title>", style, card, *parts, "</svg>", ""])
+    return document(_WIDTH, height, title, parts, style=_STYLE, card=CARD)
 
 
 def _day(at_s: float) -> str:
@@ -142,8 +131,7 @@ def _legend(y: float) -> Iterator[str]:
     shades = [(f"u{k}", f"{100 * k // (_SHADES - 1)} %") for k in range(_SHADES)]
     marks = [("closed", "closed and empty"), ("gone", "gone"), ("evicted", "pods evicted")]
     for name, words in (*shades, *marks):
-        yield f'<rect class="{name}" x="{x:.1f}" y="{y - 10:.1f}" width="12" height="12" rx="2"/>'
-        yield _text(x + 17, y, words, size=12, dim=True)
+        yield from key(x, y, words, paint=f'class="{name}"', words_paint=DIM)
         x += 36 + 6.6 * len(words)
 
 
@@ -156,8 +144,8 @@ def _cells(
     for k, names in enumerate(rows):
         y = _TOP + high * k
         if len(rows) <= 24 or k % 4 == 0:
-            yield _text(
-                _LEFT - 8, y + min(high, 11.0), clean(names[0])[-12:], size=10, anchor="end", dim=True
+            yield text(
+                _LEFT - 8, y + min(high, 11.0), clean(names[0])[-12:], size=10, anchor="end", paint=DIM
             )
         begun, looks = 0, ""
         for at in range(len(times) + 1):
@@ -166,10 +154,8 @@ def _cells(
                 if looks:
                     x = _LEFT + min(_PLOT * (times[begun] - began_s) / span_s, _PLOT - 0.3)
                     wide = _PLOT * (ends[at - 1] - times[begun]) / span_s
-                    yield (
-                        f'<rect class="{looks}" x="{x:.1f}" y="{y:.1f}" width="{max(wide, 0.3):.1f}"'
-                        f' height="{max(high - 1, 1):.1f}"/>'
-                    )
+                    paint = f'class="{looks}"'
+                    yield rect(x, y, max(wide, 0.3), max(high - 1, 1), paint=paint, rx=0)
                 begun, looks = at, now
 
 
@@ -186,17 +172,17 @@ def _look(names: list[str], use: dict[str, float]) -> str:
 def _evictions(drawing: Drawing, y: float, began_s: float, span_s: float) -> Iterator[str]:
     if drawing.evicted_s:
         words = f"evicted: {len(drawing.evicted_s):,}"
-        yield _text(_LEFT - 8, y + 10, words, size=10, anchor="end", dim=True)
+        yield text(_LEFT - 8, y + 10, words, size=10, anchor="end", paint=DIM)
     for at_s in sorted({round(_PLOT * (one - began_s) / span_s) for one in drawing.evicted_s}):
-        yield f'<rect class="evicted" x="{_LEFT + at_s:.0f}" y="{y:.1f}" width="2" height="12"/>'
+        yield rect(_LEFT + at_s, y, 2, 12, paint='class="evicted"', rx=0)
 
 
 def _hours(began_s: float, span_s: float, y: float) -> Iterator[str]:
-    every_s = next(one for one in _EVERY_S if span_s / one <= 12)
+    every_s = tick_s(span_s)
     at_s = -(-began_s // every_s) * every_s
     while at_s <= began_s + span_s:
         words = f"{datetime.fromtimestamp(at_s, UTC):{'%H:%M' if every_s < 86_400 else '%m-%d'}}"
-        yield _text(_LEFT + _PLOT * (at_s - began_s) / span_s, y, words, size=11, anchor="middle", dim=True)
+        yield text(_LEFT + _PLOT * (at_s - began_s) / span_s, y, words, size=11, anchor="middle", paint=DIM)
         at_s += every_s
 
 
@@ -209,40 +195,25 @@ def _waits(drawing: Drawing, top: float) -> Iterator[str]:
             groups.append((low, most, len(found), median(found), found[int(0.95 * (len(found) - 1))]))
     worst_s = max([60.0, *(one[4] for one in groups)])
     floor, step = top + _BARS_HIGH, _PLOT / max(len(groups), 1)
-    yield f'<line class="grid" x1="{_LEFT}" y1="{floor}" x2="{_LEFT + _PLOT}" y2="{floor}"/>'
+    yield line(_LEFT, floor, _LEFT + _PLOT, floor, paint=GRID)
     for k, (low, most, n, half_s, late_s) in enumerate(groups):
         x = _LEFT + step * k
         pods = f"{low}" if low == most else f"{low} to {most}" if most < 10**9 else f"{low} and more"
-        yield _text(
-            x + step / 2,
-            floor + 18,
-            f"{pods} pod{'s' * (most > 1)}: {n:,}",
-            size=11.5,
-            anchor="middle",
-            dim=True,
-        )
+        words = f"{pods} pod{'s' * (most > 1)}: {n:,}"
+        yield text(x + step / 2, floor + 18, words, size=11.5, anchor="middle", paint=DIM)
         for i, (name, seconds) in enumerate((("half", half_s), ("late", late_s))):
             tall = max((_BARS_HIGH - 16) * (seconds / worst_s) ** 0.5, 1.0)
             left = x + step * (0.18 + 0.32 * i)
-            yield (
-                f'<rect class="{name}" x="{left:.1f}" y="{floor - tall:.1f}" width="{step * 0.3:.1f}"'
-                f' height="{tall:.1f}" rx="2"/>'
-            )
-            yield _text(left + step * 0.15, floor - tall - 4, _span(seconds), size=10.5, anchor="middle")
+            yield rect(left, floor - tall, step * 0.3, tall, paint=f'class="{name}"')
+            yield text(left + step * 0.15, floor - tall - 4, _span(seconds), size=10.5, anchor="middle")
     words = (
         "left: half of them waited less; right: 95 of 100 did; heights on a scale of square roots; below: how"
         " many there were"
     )
-    yield _text(_LEFT, floor + 40, words, size=11, dim=True)
+    yield text(_LEFT, floor + 40, words, size=11, paint=DIM)
 
 
 def _span(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def _text(x: float, y: float, words: str, *, size: float, anchor: str = "start", dim: bool = False) -> str:
-    style = ' class="dim"' if dim else ""
-    place = f'x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" text-anchor="{anchor}"'
-    return f"<text{style} {place}>{escape(words)}</text>"

@@ -89,8 +89,7 @@ def _legend(report: BalanceReport, top: float) -> list[str]:
     )
     for i, one in enumerate(report.outcomes):
         y = top + 12 + _ROW * i
-        parts.append(svg.bar(_LEFT, y - 10, 12, 12, _colour(report, one)))
-        parts.append(svg.text(_LEFT + 20, y, one.algorithm, size=13))
+        parts += svg.key(_LEFT, y, one.algorithm, _colour(report, one), size=13)
         spreads = (one.over_orders("literal"), one.over_orders("normalized"))
         for over, x in zip(spreads, columns.values(), strict=True):
             parts.append(svg.text(x, y, f"{over.median:.3f}", size=13, anchor="end"))

@@ -85,9 +85,8 @@ def _hours(span_s: float, plot: float, y: float) -> Iterator[str]:
 
 def _sizes_legend(y: float) -> Iterator[str]:
     for k, (low, high) in enumerate(_SIZES):
-        x = _LEFT + 150.0 * k
-        yield svg.bar(x, y - 10, 12, 12, svg.COLOURS[k + 1])
-        yield svg.text(x + 18, y, _size_text(low, high), size=12, colour=svg.DIM)
+        words = _size_text(low, high)
+        yield from svg.key(_LEFT + 150.0 * k, y, words, svg.COLOURS[k + 1], ink=svg.DIM)
 
 
 def _size_text(low: int, high: int) -> str:
@@ -125,9 +124,7 @@ def _waits(drawn: Drawn, top: float, plot: float) -> Iterator[str]:
                 x = _LEFT + group * (k + 0.08) + width * i
                 yield svg.bar(x + 1, floor - high_px, max(width - 2, 1), high_px, colours[policy])
     for i, (policy, colour) in enumerate(colours.items()):
-        x = _LEFT + plot / len(colours) * i
-        yield svg.bar(x, floor + 38, 12, 12, colour)
-        yield svg.text(x + 18, floor + 48, policy, size=12)
+        yield from svg.key(_LEFT + plot / len(colours) * i, floor + 48, policy, colour)
 
 
 def _share(seconds: float) -> float:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from html import escape
 from statistics import fmean
 
 from gangsched.lab.counterfactual.answers.answer import Answer, Drawn
 from gangsched.lab.counterfactual.answers.compare import Difference
 from gangsched.lab.counterfactual.model import Sample
 from gangsched.model.text.printable import clean, several
+from gangsched.svg import CARD, DIM, GRID, document, key, line, path, rect, text, themed, tick_s
 
 _WIDTH, _LEFT, _RIGHT = 980.0, 64.0, 24.0
 _PLOT = _WIDTH - _LEFT - _RIGHT
@@ -30,17 +30,13 @@ _TICKS = (
     (3600.0, "1 h"),
     (86_400.0, "1 d"),
 )
-_EVERY_S = (60, 300, 600, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 604_800, 10**9)
 _SIDES = (("recorded", "recorded"), ("model", "recorded, in the model"), ("changed", "changed, in the model"))
-_STYLE = """
-text{font-family:system-ui,-apple-system,'Segoe UI',sans-serif;fill:#1f2328}
-.card{fill:#ffffff;stroke:#d0d7de}.dim{fill:#59636e}.grid{stroke:#d0d7de}
-.recorded{--c:#8c959f}.model{--c:#0969da}.changed{--c:#bc4c00}
-path{stroke:var(--c);fill:none;stroke-width:1.6;stroke-linejoin:round}rect.bar{fill:var(--c)}
-path.recorded{stroke-dasharray:3 3}
-@media(prefers-color-scheme:dark){text{fill:#d6deeb}.card{fill:#0d1117;stroke:#30363d}.dim{fill:#8b949e}
-.grid{stroke:#30363d}.recorded{--c:#8b949e}.model{--c:#58a6ff}.changed{--c:#f0883e}}
-"""
+_STYLE = themed(
+    ".recorded{--c:#8c959f}.model{--c:#0969da}.changed{--c:#bc4c00}\n"
+    "path{stroke:var(--c);fill:none;stroke-width:1.6;stroke-linejoin:round}rect.bar{fill:var(--c)}\n"
+    "path.recorded{stroke-dasharray:3 3}",
+    ".recorded{--c:#8b949e}.model{--c:#58a6ff}.changed{--c:#f0883e}",
+)
 
 
 def picture(found: Answer, drawn: Drawn) -> str:
@@ -51,10 +47,10 @@ def picture(found: Answer, drawn: Drawn) -> str:
     title = f"What if: {clean('; '.join(found.changes))}"
     sides = [(name, getattr(drawn, name)) for name, _ in _SIDES]
     parts = [
-        _text(_LEFT, 34, title[:100], size=17),
-        _text(_LEFT, 56, _summary(found), size=12.5, dim=True),
+        text(_LEFT, 34, title[:100], size=17),
+        text(_LEFT, 56, _summary(found), size=12.5, paint=DIM),
         *_legend(80),
-        _text(_LEFT, _USE_TOP - 10, "In use", size=14),
+        text(_LEFT, _USE_TOP - 10, "In use", size=14),
         *_axis(_USE_TOP, _USE_HIGH, 4),
         *_curves(
             [(name, [(one.at_s, one.used) for one in samples]) for name, samples in sides],
@@ -63,11 +59,11 @@ def picture(found: Answer, drawn: Drawn) -> str:
             _USE_HIGH,
         ),
         *_hours(found.length_s, _USE_TOP + _USE_HIGH + 17),
-        _text(_LEFT, split_top - 10, "Free, but on nodes in use (share of what is free)", size=14),
+        text(_LEFT, split_top - 10, "Free, but on nodes in use (share of what is free)", size=14),
         *_axis(split_top, _SPLIT_HIGH, 2),
         *_curves([(name, _split(samples)) for name, samples in sides], found, split_top, _SPLIT_HIGH),
         *_hours(found.length_s, split_top + _SPLIT_HIGH + 17),
-        _text(
+        text(
             _LEFT,
             bars_top - 20,
             "Mean wait by pods of a gang, logarithmic; to the end where it did not start",
@@ -75,18 +71,7 @@ def picture(found: Answer, drawn: Drawn) -> str:
         ),
         *_waits(found.gangs, bars_top),
     ]
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:.0f} {height:.0f}" '
-            f'width="{_WIDTH:.0f}" height="{height:.0f}" role="img" aria-label="{escape(title)}">',
-            f"<title>{escape(title)}</title>",
-            f"<style>{_STYLE}</style>",
-            f'<rect class="card" x=".5" y=".5" width="{_WIDTH - 1:.0f}" height="{height - 1:.0f}" rx="10"/>',
-            *parts,
-            "</svg>",
-            "",
-        ]
-    )
+    return document(_WIDTH, height, title, parts, style=_STYLE, card=CARD)
 
 
 def _summary(found: Answer) -> str:
@@ -99,16 +84,14 @@ def _summary(found: Answer) -> str:
 
 def _legend(y: float) -> Iterator[str]:
     for k, (name, words) in enumerate(_SIDES):
-        x = _LEFT + 190.0 * k
-        yield f'<rect class="bar {name}" x="{x:.1f}" y="{y - 10:.1f}" width="12" height="12" rx="2"/>'
-        yield _text(x + 18, y, words, size=12, dim=True)
+        yield from key(_LEFT + 190.0 * k, y, words, paint=f'class="bar {name}"', words_paint=DIM)
 
 
 def _axis(top: float, high: float, n: int) -> Iterator[str]:
     for k in range(n + 1):
         y = top + high * (1 - k / n)
         yield _line(y)
-        yield _text(_LEFT - 8, y + 4, f"{100 * k // n} %", size=11, anchor="end", dim=True)
+        yield text(_LEFT - 8, y + 4, f"{100 * k // n} %", size=11, anchor="end", paint=DIM)
 
 
 def _curves(
@@ -119,8 +102,8 @@ def _curves(
             (_LEFT + _PLOT * at_s / found.length_s, top + high * (1 - min(max(share, 0.0), 1.0)))
             for at_s, share in points
         )
-        line = " ".join(f"{'L' if k else 'M'}{x:.1f} {y:.1f}" for k, (x, y) in enumerate(placed))
-        yield f'<path class="{name}" d="{line}"/>'
+        steps = " ".join(f"{'L' if k else 'M'}{x:.1f} {y:.1f}" for k, (x, y) in enumerate(placed))
+        yield path(steps, paint=f'class="{name}"')
 
 
 def _split(samples: Sequence[Sample]) -> list[tuple[float, float]]:
@@ -128,12 +111,11 @@ def _split(samples: Sequence[Sample]) -> list[tuple[float, float]]:
 
 
 def _hours(span_s: float, y: float) -> Iterator[str]:
-    every_s = next(one for one in _EVERY_S if span_s / one <= 12)
+    every_s = tick_s(span_s)
     for k in range(int(span_s / every_s) + 1):
         at_s = k * every_s
-        yield _text(
-            _LEFT + _PLOT * at_s / span_s, y, _clock(at_s, every_s), size=11, anchor="middle", dim=True
-        )
+        x = _LEFT + _PLOT * at_s / span_s
+        yield text(x, y, _clock(at_s, every_s), size=11, anchor="middle", paint=DIM)
 
 
 def _clock(at_s: int, every_s: int) -> str:
@@ -151,20 +133,17 @@ def _waits(gangs: Sequence[Difference], top: float) -> Iterator[str]:
         if seconds <= most_s:
             y = floor - _BARS_HIGH * _height(seconds, most_s)
             yield _line(y)
-            yield _text(_LEFT - 8, y + 4, words, size=11, anchor="end", dim=True)
+            yield text(_LEFT - 8, y + 4, words, size=11, anchor="end", paint=DIM)
     step = _PLOT / max(len(groups), 1)
     for k, (low, high, members) in enumerate(groups):
         x = _LEFT + step * k
         words = f"{_pods(low, high)}: {several(len(members), 'gang')}"
-        yield _text(x + step / 2, floor + 18, words, size=11.5, anchor="middle", dim=True)
+        yield text(x + step / 2, floor + 18, words, size=11.5, anchor="middle", paint=DIM)
         for i, (name, _) in enumerate(_SIDES):
             mean_s = fmean(getattr(one, name).wait_s for one in members)
             left = x + step * (0.15 + 0.7 * i / len(_SIDES))
             tall, width = _BARS_HIGH * _height(mean_s, most_s), step * 0.7 / len(_SIDES)
-            yield (
-                f'<rect class="bar {name}" x="{left + 1:.1f}" y="{floor - tall:.1f}"'
-                f' width="{width - 2:.1f}" height="{tall:.1f}" rx="2"/>'
-            )
+            yield rect(left + 1, floor - tall, width - 2, tall, paint=f'class="bar {name}"')
 
 
 def _pods(low: int, high: int) -> str:
@@ -178,10 +157,4 @@ def _height(seconds: float, most_s: float) -> float:
 
 
 def _line(y: float) -> str:
-    return f'<line class="grid" x1="{_LEFT:.1f}" y1="{y:.1f}" x2="{_LEFT + _PLOT:.1f}" y2="{y:.1f}"/>'
-
-
-def _text(x: float, y: float, words: str, *, size: float, anchor: str = "start", dim: bool = False) -> str:
-    style = ' class="dim"' if dim else ""
-    place = f'x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" text-anchor="{anchor}"'
-    return f"<text{style} {place}>{escape(words)}</text>"
+    return line(_LEFT, y, _LEFT + _PLOT, y, paint=GRID)

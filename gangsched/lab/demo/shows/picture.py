@@ -21,6 +21,7 @@ from rich.style import Style
 from rich.terminal_theme import TerminalTheme
 
 from gangsched.lab.demo.shows.screen import Frame, Look, screen
+from gangsched.svg import document
 
 N_COLUMNS, N_LINES = 100, 27
 _CELL_X, _CELL_Y = 8.4, 19.0
@@ -66,18 +67,17 @@ def picture(frames: Sequence[Frame], *, still: int) -> str:
     width = 2 * _LEFT + N_COLUMNS * _CELL_X
     height = _TOP + max(n for _, n in groups) * _CELL_Y + _BOTTOM
     total_s = _SECONDS_A_FRAME * len(groups)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
-        f'width="{width:.0f}" height="{height:.0f}" role="img" aria-label="gangsched demo">',
-        "<title>gangsched demo: gangs are reserved, bound together, and given back</title>",
-        f"<style>{_css(styles, len(groups), total_s)}</style>",
-        _card(width, height),
-    ]
+    parts = [_head(width)]
     for i, (body, _) in enumerate(groups):
         kept = " still" * (i == still)
         parts.append(f'<g class="f{kept}" style="animation-delay:{i * _SECONDS_A_FRAME - total_s:g}s">')
         parts.append(f'<g transform="translate({_LEFT:g} {_TOP:g})">{body}</g></g>')
-    return "\n".join([*parts, "</svg>", ""])
+    return document(
+        *(width, height, "gangsched demo: gangs are reserved, bound together, and given back", parts),
+        style=_css(styles, len(groups), total_s),
+        card=f'fill="{_THEME.background_color.hex}" stroke="#30363d"',
+        label="gangsched demo",
+    )
 
 
 def _css(styles: dict[str, str], n: int, total_s: float) -> str:
@@ -95,16 +95,14 @@ def _css(styles: dict[str, str], n: int, total_s: float) -> str:
     return "".join(rules)
 
 
-def _card(width: float, height: float) -> str:
-    background, foreground = _THEME.background_color.hex, _THEME.foreground_color.hex
+def _head(width: float) -> str:
     dots = "".join(
         f'<circle cx="{22 + 20 * i}" cy="20" r="6" fill="{colour}"/>'
         for i, colour in enumerate(("#ff5f57", "#febc2e", "#28c840"))
     )
+    foreground = _THEME.foreground_color.hex
     return (
-        f'<rect x=".5" y=".5" width="{width - 1:.0f}" height="{height - 1:.0f}" rx="10" '
-        f'fill="{background}" stroke="#30363d"/>{dots}'
-        f'<text x="{width / 2:.0f}" y="25" text-anchor="middle" fill="{foreground}" opacity=".7">'
+        f'{dots}<text x="{width / 2:.0f}" y="25" text-anchor="middle" fill="{foreground}" opacity=".7">'
         "make demo</text>"
     )
 
