@@ -217,9 +217,24 @@ def test_services_and_budgets_of_other_namespaces_cost_a_decision_nothing() -> N
     assert not c.view().objects_in("poddisruptionbudgets.policy", "d")
 
 
+@pytest.mark.parametrize("more", [pod_index._LOG_MORE, 3], ids=["", "often rewritten"])
 @pytest.mark.parametrize("seed", range(5))
-def test_names_and_counts_agree_whatever_happens(seed: int, slow: int) -> None:
-    """Each step ends with validate(), which counts everything again."""
+def test_names_and_counts_agree_whatever_happens(
+    seed: int, more: int, slow: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each step ends with validate(), which counts everything again. The term that was asked about when the
+    log of pods was rewritten kept counting by the old one."""
+    monkeypatch.setattr(pod_index, "_LOG_MORE", more)
+    monkeypatch.setattr(pod_index, "_LOG_FACTOR", 1 if more == 3 else pod_index._LOG_FACTOR)
+    n_rewritten = 0
+    write = pod_index.PodIndex._write_log
+
+    def rewrite(index: pod_index.PodIndex) -> None:
+        nonlocal n_rewritten
+        n_rewritten += 1
+        write(index)
+
+    monkeypatch.setattr(pod_index.PodIndex, "_write_log", rewrite)
     rng = Random(seed)
     c = hosts(4)
     keys = [f"k{i}" for i in range(8)]
@@ -243,3 +258,4 @@ def test_names_and_counts_agree_whatever_happens(seed: int, slow: int) -> None:
         else:
             c.wait(rng.random())
         c.run()
+    assert (n_rewritten > 10) is (more == 3)

@@ -176,6 +176,8 @@ class PodIndex:
     def matching(self, term: PodTerm, n_rows: int) -> IntArray:
         """int64[n_rows]: pods on each row that match the term. Read-only."""
         self._build()
+        if len(self._log) > _LOG_FACTOR * self._n_counted + _LOG_MORE:
+            self._write_log()
         counted = self._terms.pop(term, None)
         if counted is None:
             self.selected.name(term, term.keys)
@@ -184,8 +186,6 @@ class PodIndex:
             n_bytes = 8 * n_rows + len(self._labels)
             if len(self._terms) >= _MAX_KEPT_TERMS or len(self._terms) * n_bytes > _MAX_KEPT_BYTES:
                 self._drop(next(iter(self._terms)))
-        if len(self._log) > _LOG_FACTOR * self._n_counted + _LOG_MORE:
-            self._write_log()
         self._terms[term] = counted  # most recently used last
         self._bring_up_to_date(counted)
         counted.grow(n_rows)
