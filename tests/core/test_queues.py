@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
 from msgspec.structs import replace
 
+from gangsched.core.cache.queues import book
 from gangsched.core.cache.queues.tree import OTHERS, QUEUE_KEY
 from gangsched.core.explaining.explain import explain
 from gangsched.lab.sim.objects import make_node, make_pod, make_pod_group
@@ -217,6 +219,39 @@ def test_a_gang_in_line_goes_by_its_longest_member_of_those_that_have_come_and_n
         c.submit(with_annotations(more, {WALLTIME_KEY: "4h"}))
     c.delete("c-2").run()
     assert c.bind_order() == ["c", "b", "d", "a"]
+
+
+def known_ends(c: Cluster) -> list[float]:
+    return [
+        held[2] for there in c.queue_book()._on_row.values() for held in there.values() if held[2] < math.inf
+    ]
+
+
+def test_how_long_a_queue_still_runs_is_the_same_when_the_ends_of_pods_are_forgotten_early(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The same story is told to a book that keeps the ends of all pods that have left."""
+    monkeypatch.setattr(book, "_MOST_GONE", 3)
+    ours = "queueing: {}\nqueues: [{name: all, order: shortest, namespaces: [d]}]\n"
+    both = small, large = queued(ours, nodes=2), queued(ours, nodes=2)
+    large.queue_book()._most_ends = 10_000
+    rng, n_over, n_fewer = random.Random(3), 0, 0
+    for step in range(150):
+        there = small.bound()
+        gone = rng.choice(there) if there and rng.random() < 0.4 else ""
+        wall, after_s = f"{rng.choice((2, 20, 900))}s", rng.choice((0.1, 1.0, 5.0))
+        for c in both:
+            if gone:
+                c.delete(gone)
+            c.submit(pods("d", f"p{step}", annotations={WALLTIME_KEY: wall})).run().wait(after_s).tell()
+        assert small.bound() == large.bound()
+        left_s = [c.queue_book().running_s("all", c.now_s) for c in both]
+        assert left_s[0] == left_s[1] >= 0.0, step
+        n_over += len(small.bound()) > len(known_ends(small))
+        n_fewer += len(small.queue_book()._ends) < len(large.queue_book()._ends)
+        assert len(small.queue_book()._ends) <= 3 + 2 * 16 + 1
+    assert n_over > 20, "pods outlive their walltimes"
+    assert n_fewer > 20
 
 
 # -- limits ----------------------------------------------------------------------------------------------
