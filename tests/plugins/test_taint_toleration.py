@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from gangsched.core.cache.nodes import table
 from gangsched.model.objects import Taint, Toleration
 from gangsched.plugins.nodes.taint_toleration import TaintToleration, Tolerations
 from tests.plugins.build import Cluster, Compared, node, pod
@@ -71,6 +74,65 @@ def test_a_soft_taint_that_appears_later_is_noticed() -> None:
     scores = plugin.score(cluster.state, cluster.template(), cluster.view, rows)
     assert scores is not None
     assert scores.tolist() == [100.0, 0.0]
+
+
+def test_taints_that_no_node_has_any_more_are_forgotten_and_the_others_still_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Taints with the time as their value come for ever. The same story is told to a table that keeps all."""
+    monkeypatch.setattr(table, "_MAX_TAINT_CLASSES", 6)
+    rng, plugins = Random(1), (TaintToleration(), TaintToleration())
+    small, large = Cluster(), Cluster()
+    large.cache.nodes._most_taint_classes = 10_000
+    tolerant = pod(tolerations=[{"key": "t", "operator": "Exists", "effect": "NoSchedule"}])
+    for step in range(200):
+        name = f"n{rng.randrange(8)}"
+        if rng.random() < 0.2 and name in small.cache.nodes.row_of:
+            for c in (small, large):
+                c.cache.remove_node(name)
+        else:
+            effects = rng.sample(["NoSchedule", "NoExecute", "PreferNoSchedule"], rng.randrange(3))
+            made = node(name, taints=[Taint("t", str(step), effect) for effect in effects])
+            for c in (small, large):
+                c.put(made)
+        answers = []
+        for c, plugin in zip((small, large), plugins, strict=True):
+            template, rows = c.template(tolerant), c.rows(sorted(c.cache.nodes.row_of))
+            scores = plugin.score(c.state, template, c.view, rows)
+            why = plugin.reasons(c.state, template, c.view)
+            answers.append(
+                (
+                    c.names(plugin.filter(c.state, template, c.view)),
+                    scores if scores is None else scores.tolist(),
+                    sorted((str(one), *c.names(there)) for one, there in why),
+                )
+            )
+        assert answers[0] == answers[1], step
+    assert len(large.view.taint_classes) > 100
+    assert len(small.view.taint_classes) <= 6 + 2 * 9
+
+
+def test_taints_that_nodes_had_once_leave_the_names_to_those_they_have() -> None:
+    c = Cluster(node("a"))
+    for step in range(20):
+        c.put(node("a", taints=[Taint("t", str(step), "NoSchedule")]))
+    ((reason, rows),) = TaintToleration().reasons(c.state, c.template(), c.view)
+    assert str(reason) == "node(s) had untolerated taint(s) {t=19:NoSchedule}"
+    assert c.names(rows) == ["a"]
+
+
+def test_more_sets_of_taints_in_use_than_the_limit_are_not_read_again_at_each_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(table, "_MAX_TAINT_CLASSES", 6)
+    c = Cluster(*(node(f"n{i}", taints=[Taint("t", str(i), "NoSchedule")]) for i in range(20)))
+    codes = c.view.taint_classes
+    n_read = 0
+    for step in range(100):
+        c.put(node("n0", taints=[Taint("t", f"x{step}", "NoSchedule")]))
+        n_read += c.view.taint_classes is not codes
+        codes = c.view.taint_classes
+    assert 1 <= n_read <= 5
 
 
 def test_hundreds_of_tolerations_are_not_compared_with_hundreds_of_taints_one_by_one() -> None:

@@ -118,8 +118,9 @@ class TaintToleration:
             return ()
         by_taint: dict[UntoleratedTaint, list[int]] = {}
         own = Tolerations(template.spec.tolerations)
+        there = set(view.taint_class[~mask].tolist())  # others were on nodes once
         for taints, code in view.taint_classes.items():
-            if (first := _first_untolerated(own, taints)) is not None:
+            if code in there and (first := _first_untolerated(own, taints)) is not None:
                 more = len(by_taint) >= _MAX_NAMED and first not in by_taint
                 by_taint.setdefault(UntoleratedTaint() if more else first, []).append(code)
         found: list[tuple[Why, BoolArray]] = []

@@ -25,6 +25,7 @@ CodeArray = npt.NDArray[np.int32]
 MISSING = -1
 # Past this many keys the columns are dropped and rebuilt on demand.
 _MAX_LABELS = 256
+# Sets of taints that no node has any more are forgotten when there are this many beside twice those in use.
 _MAX_TAINT_CLASSES = 4096
 # A reader that has missed more row changes than this must look at all rows.
 _MAX_JOURNAL = 8192
@@ -66,6 +67,7 @@ class NodeTable:
         self.unschedulable: BoolArray = np.zeros(capacity, dtype=np.bool_)
         self.taint_class: CodeArray = np.zeros(capacity, dtype=np.int32)
         self.taint_classes: dict[tuple[Taint, ...], int] = {(): 0}
+        self._most_taint_classes = _MAX_TAINT_CLASSES
         self.ports: dict[int, dict[HostPort, int]] = {}
         self.images = ImageTable()
         self.labels: dict[str, LabelColumn] = {}
@@ -179,7 +181,7 @@ class NodeTable:
                 column.put(row, (node.metadata.labels or {}).get(key))
         if taints_changed:
             taints = tuple(node.spec.taints or ())
-            if len(self.taint_classes) >= _MAX_TAINT_CLASSES:
+            if len(self.taint_classes) >= self._most_taint_classes:
                 self._recode_taints()
             self.taint_class[row] = self.taint_classes.setdefault(taints, len(self.taint_classes))
             self.unschedulable[row] = node.spec.unschedulable
@@ -363,6 +365,7 @@ class NodeTable:
             node = self.nodes[row]
             taints = tuple((node.spec.taints if node else None) or ())
             self.taint_class[row] = self.taint_classes.setdefault(taints, len(self.taint_classes))
+        self._most_taint_classes = 2 * len(self.taint_classes) + _MAX_TAINT_CLASSES
         self.static_revision += 1
 
     def _grow(self) -> None:
