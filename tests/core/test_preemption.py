@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.core.framework.interface import SUCCESS, Status
+from gangsched.core.state.line import queue as waiting
 from gangsched.lab.sim.objects import STRANGER, inventory, make_node, make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
@@ -728,8 +729,13 @@ def test_a_pod_that_never_preempts_is_not_tried_again_for_victims() -> None:
     assert c.pod("waits").spec.node_name
 
 
-def test_devices_that_are_well_again_are_enough_beside_pods_that_can_be_evicted() -> None:
-    """For the fit there was no room either way, so that the devices were no reason."""
+@pytest.mark.parametrize("most_pairs", [20_000, 0])
+def test_devices_that_are_well_again_are_enough_beside_pods_that_can_be_evicted(
+    most_pairs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the fit there was no room either way, so that the devices were no reason. Where many things changed
+    for many groups, the group was not tried again for five minutes."""
+    monkeypatch.setattr(waiting, "_MAX_PAIRS", most_pairs)
     sick = {INVENTORY_KEY: inventory("n0", 4, unhealthy=(3,))}
     c = Cluster().node(make_node("n0", gpus=4, annotations=sick))
     singles(c, 1, gpus=3)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from msgspec.structs import replace
 
 from gangsched.core.framework.interface import SUCCESS, Change, Status
+from gangsched.core.state.line import queue as waiting
+from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.lab.sim.objects import STRANGER, make_node, make_pod, make_pod_group
 from gangsched.model import effects as ef
-from gangsched.model.objects import SchedulingGroup, Taint
+from gangsched.model import events as ev
+from gangsched.model.objects import ContainerPort, SchedulingGroup, Taint
 from tests.core.plugins import with_plugins
 from tests.support.scenario import cluster, gang, with_annotations
 
@@ -130,6 +133,44 @@ def test_what_can_cure_wakes(cure: str) -> None:
     else:
         c.node(make_node("n0", uid="new") if cure == "node" else node)
     assert c.run().placed("a")
+
+
+@pytest.mark.parametrize("most_pairs", [20_000, 0])
+def test_a_plugin_hears_of_all_changes_that_it_names_merged_or_not(
+    most_pairs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Closed:
+        name = "Closed"
+        cured_by = Change.ROOM_FREED | Change.NODE_ADDED
+        heard: ClassVar[list[ClusterChange]] = []
+
+        def reserve(self, state: Any, group: Any, placements: Any) -> Status:
+            return SUCCESS if group.key.name.startswith("full") else Status.unschedulable("closed")
+
+        def unreserve(self, group: Any, infos: Any) -> None: ...
+
+        def cures(self, change: ClusterChange, template: Any, view: Any) -> bool:
+            self.heard.append(change)
+            return False
+
+    monkeypatch.setattr(waiting, "_MAX_PAIRS", most_pairs)
+    with_port = make_pod("full-0", gpus=0)
+    [container] = with_port.spec.containers
+    container = replace(container, ports=[ContainerPort(container_port=80, host_port=80)])
+    with_port = replace(with_port, spec=replace(with_port.spec, containers=[container]))
+    c = with_plugins(Closed()).submit(with_port, make_pod("full-1", gpus=1)).run().submit(make_pod("p-0"))
+    c.run().wait(5.0)
+    Closed.heard.clear()
+    gone = [ev.PodDeleted(c.pods.pop(c.pod(f"full-{k}").metadata.uid)) for k in range(2)]
+    c.tell(*gone, ev.NodeAdded(make_node("new"))).run()
+    by_kind = {what: [one for one in Closed.heard if one.what is what] for what in Change}
+    freed, added = by_kind.pop(Change.ROOM_FREED), by_kind.pop(Change.NODE_ADDED)
+    assert not any(by_kind.values())
+    assert (len(freed), len(added)) == ((1, 1) if most_pairs == 0 else (2, 1))
+    assert set().union(*(one.resources for one in freed)) >= {"cpu", "memory", "nvidia.com/gpu"}
+    assert any(one.ports for one in freed)
+    if most_pairs == 0:
+        assert [(one.row, one.pod) for one in freed] == [(-1, None)]
 
 
 def test_a_plugin_that_fails_when_it_is_asked_what_cures_is_named_and_its_group_is_tried_again() -> None:

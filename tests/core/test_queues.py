@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from gangsched.core.cache.queues import book
 from gangsched.core.cache.queues.tree import OTHERS, QUEUE_KEY
 from gangsched.core.explaining.explain import explain
+from gangsched.core.state.line import queue as line
 from gangsched.lab.sim.objects import make_node, make_pod, make_pod_group
 from gangsched.model import events as ev
 from gangsched.model.effects import BindPod
@@ -103,6 +104,18 @@ def test_what_is_freed_after_all_have_been_refused_stands_idle_for_nobodys_backo
     for name in ("a1", "b0", "a2"):
         c.wait(0.2).delete(name).run().wait(0.0)
         assert (held(c, "a"), held(c, "b")) == (4, 2)
+
+
+@pytest.mark.parametrize("most_pairs", [20_000, 0])
+def test_all_that_is_freed_at_once_goes_to_as_many_in_backoff(
+    most_pairs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where many things changed for many groups, one had its turn, and the others waited for theirs."""
+    monkeypatch.setattr(line, "_MAX_PAIRS", most_pairs)
+    c = queued(TWO).submit(pods("a", *(f"a{k}" for k in range(8)))).run()
+    c.submit(pods("b", *(f"b{k}" for k in range(4)))).run()
+    c.tell(*(ev.PodDeleted(c.pods.pop(c.pod(f"a{k}").metadata.uid)) for k in range(4))).run()
+    assert held(c, "b") == 4
 
 
 def test_backoffs_that_end_nearly_together_leave_the_turn_to_the_shares() -> None:

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gangsched.lab.sim.objects import make_node, make_pod
+from gangsched.core.state.line import queue as line
+from gangsched.lab.sim.objects import inventory, make_node, make_pod
+from gangsched.model.devices.annotations import INVENTORY_KEY
 from gangsched.model.effects import DeletePod, Effect, EvictPod
 from gangsched.model.objects import Pod
 from gangsched.model.text.printable import clean
@@ -268,6 +270,22 @@ def test_what_another_queue_leaves_is_enough_beside_what_borrowers_hold_on_that_
     c.delete("b1").run().wait(15.0)
     assert c.evicted() == [borrowers[left]]
     assert c.pod("a0").spec.node_name == left
+
+
+@pytest.mark.parametrize("most_pairs", [20_000, 0])
+def test_devices_that_are_well_again_are_enough_beside_borrowers(
+    most_pairs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where many things changed for many groups, the gang was not tried again for five minutes."""
+    monkeypatch.setattr(line, "_MAX_PAIRS", most_pairs)
+    sick = {INVENTORY_KEY: inventory("n0", 8, unhealthy=(7,))}
+    ours = TWO.replace("{name: b, guaranteed: {nvidia.com/gpu: 8}, ", "{name: b, ")
+    c = queued(ours, nodes=0).node(make_node("n0", annotations=sick)).node(make_node("n1", gpus=4))
+    c.submit(pods("b", *(f"b{k}" for k in range(11)))).run()
+    c.submit(pods("a", "whole", gpus=8)).run().wait(5.0)
+    assert c.evicted() == []
+    c.node(make_node("n0")).run().wait(2.0)
+    assert c.pod("whole").spec.node_name == "n0"
 
 
 def test_a_guarantee_of_devices_does_not_let_anybody_reclaim_others() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
+from gangsched.core.state.line import queue as line
 from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model.objects import Pod
 from gangsched.model.walltime import WALLTIME_KEY
@@ -44,8 +47,13 @@ def claimed(n_in_line: int) -> Cluster:
     return c.wait(30.0)
 
 
-def test_of_a_thousand_in_line_the_claimer_and_who_fills_in_are_tried() -> None:
-    c = claimed(1_000)
+@pytest.mark.parametrize(("n_in_line", "most_pairs"), [(1_000, 20_000), (100, 60)])
+def test_of_a_thousand_in_line_the_claimer_and_who_fills_in_are_tried(
+    n_in_line: int, most_pairs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where they are more than may be compared with every change: they are alike."""
+    monkeypatch.setattr(line, "_MAX_PAIRS", most_pairs)
+    c = claimed(n_in_line)
     ends = next(one for one in c.pods.values() if one.metadata.name == "runs-7")
     claim = next(one for one in c.claims().all if one.nodes == (ends.spec.node_name,))
     claimer = claim.unit[0].key.name

@@ -30,7 +30,7 @@ from gangsched.core.types.states import ASKING, WAITING
 from gangsched.model.pod_group import GroupKey
 
 # Waking compares every change with every unschedulable group; beyond this many pairs the changes of one kind
-# are new into one without detail, which can only wake too many groups.
+# are merged into one without detail, which can only wake too many groups.
 _MAX_PAIRS = 20_000
 # How a turn ends that takes nothing, and why there is none after all.
 _IN_VAIN = frozenset(
@@ -50,7 +50,7 @@ _IN_VAIN = frozenset(
     )
 )
 _PERMITTED, _TIME_IS_UP = Cause.PERMITTED, Cause.TIME_IS_UP
-# Changes kept for a group whose nodes extenders are asked about; beyond this they are new by kind.
+# Changes kept for a group whose nodes extenders are asked about; beyond this they are merged by kind.
 _MAX_MISSED = 64
 # With lanes, the end of one backoff also ends those that are due within this part of a first backoff.
 _TOGETHER = 0.5
@@ -285,7 +285,7 @@ class SchedulingQueue:
         preempting = [g for g in self._waiting.values() if _waits_for_victims(g)] if self._waiting else ()
         if not self._unschedulable and not waiting and not preempting and not self._missed:
             return
-        new = list(changes)
+        every = new = list(changes)
         for key, missed in self._missed.items():
             self._missed[key] = missed + new if len(missed) < _MAX_MISSED else _merged(missed + new)
         if len(new) * len(self._unschedulable) > _MAX_PAIRS and not self._are_alike(len(new)):
@@ -300,7 +300,7 @@ class SchedulingQueue:
         if waiting or news:
             claims = self._shared.claims
             has_claims = claims is not None and bool(claims.by_key)
-            self._early.try_early(waiting, news, cures, new, now_s, has_claims=has_claims)
+            self._early.try_early(waiting, news, cures, every, now_s, has_claims=has_claims)
 
     def _are_alike(self, n: int) -> bool:
         """Whether n changes times the kinds of waiting groups stay within the limit; only asked where claims

@@ -185,7 +185,10 @@ class _Cures:
             lower: dict[int, list[PodInfo]] = {}
             changes = []
             for one in self._changes:
-                if one.row < 0 or not one.what & _GIVES_ROOM:
+                if not one.what & _GIVES_ROOM:
+                    continue
+                if one.row < 0:  # merged: some lower pod may be there
+                    changes.append(one)
                     continue
                 if one.pod is not None and not one.was_kept and (one.pod.spec.priority or 0) < priority:
                     continue
@@ -238,7 +241,7 @@ class _Cures:
         return any(
             profile.cures(one, _refused_then(profile, group, one), trial)
             for one in self._changes
-            if going.get(one.row)
+            if going.get(one.row) or (one.row < 0 and one.what & _GIVES_ROOM)
         )
 
     def _has_less_now(self, name: str, book: QueueBook) -> bool:
