@@ -150,12 +150,7 @@ def _string_problems(spec: dict[str, Any], value: str, path: str) -> Iterator[Fi
         yield _invalid(path, value, f"should match '{pattern}'")
     format = spec.get("format")
     if format and spec.get("type") == "string" and not is_format(format, value):
-        shown = json.dumps(value)
-        yield FieldProblem(
-            path,
-            "FieldValueTypeInvalid",
-            f"Invalid value: {shown}: {path} in body must be of type {format}: {shown}",
-        )
+        yield _wrong_type(path, format, value)
 
 
 def python_pattern(pattern: str) -> str:

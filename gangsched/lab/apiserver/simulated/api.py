@@ -16,7 +16,7 @@ import structlog
 from gangsched.api_rules.status import StatusError
 from gangsched.lab.apiserver.resources import Resource, Resources
 from gangsched.lab.apiserver.storage.store import Item, Store
-from gangsched.lab.apiserver.strategy import Object, timestamp
+from gangsched.lab.apiserver.strategy import Cluster, Object, timestamp
 
 _log = structlog.get_logger(__name__)
 
@@ -25,31 +25,12 @@ _log = structlog.get_logger(__name__)
 _MAX_REMEMBERED_EVENTS = 4096
 
 
-class Registry(Protocol):
-    """The part of the registry that is used here (registry.py)."""
+class Registry(Cluster, Protocol):
+    """The part of the registry that is used here (registry.py): what strategies use, and what is beneath."""
 
     store: Store
     resources: Resources
     now: Callable[[], datetime]
-
-    def find(self, resource: Resource, namespace: str, name: str) -> Item | None: ...
-
-    def create(self, resource: Resource, obj: Object, *, namespace: str = "") -> Item: ...
-
-    def modify(
-        self, resource: Resource, namespace: str, name: str, change: Callable[[Object], None]
-    ) -> Item: ...
-
-    def delete(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        *,
-        grace_s: int | None = None,
-        uid: str | None = None,
-        propagation: str | None = None,
-    ) -> Item | None: ...
 
 
 class Reference(Protocol):

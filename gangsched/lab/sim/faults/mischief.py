@@ -1,7 +1,7 @@
 """Mischief: what users, machines, other schedulers and our own process do to a cluster, drawn from a seed.
 
-Each deed is one function on the API server's store; `Mischief` does one at random intervals while the weather
-is bad. `repair` removes whatever would keep a gang from ever fitting again.
+Each deed is one function on the API server's store. `repair` removes whatever would keep a gang from ever
+fitting again.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from gangsched.lab.sim.reading.documents import allocatable, pod_asks
 from gangsched.lab.sim.timeline import Timeline
 from gangsched.lab.sim.world.actors import reborn
 from gangsched.lab.sim.world.api import SimApi
+from gangsched.lab.sim.world.at_random import AtRandom
 from gangsched.lab.sim.world.weather import Weather
 from gangsched.model.devices.annotations import INVENTORY_KEY
 from gangsched.model.objects import Node, Pod, Taint
@@ -45,8 +46,8 @@ DEEDS = {
 _TAINT = Taint("sim/broken", "", "NoSchedule")
 
 
-class Mischief:
-    """Changes the cluster at random times; `die_after(n)` kills the scheduler after n more effects."""
+class Mischief(AtRandom):
+    """Does the deeds; `die_after(n)` kills the scheduler after n more effects."""
 
     def __init__(
         self,
@@ -58,29 +59,14 @@ class Mischief:
         first_nodes: Mapping[str, Node],
         die_after: Callable[[int], None],
     ) -> None:
-        self._api = api
-        self._timeline = timeline
-        self._weather = weather
-        self._rng = rng
+        super().__init__(
+            api, timeline, weather, rng, per_s=lambda rates: rates.mischief_per_s, deeds=tuple(DEEDS)
+        )
         self._first_nodes = first_nodes
         self._die_after = die_after
-        self._n = 0
-        self._deeds: list[Callable[[], None]] = [getattr(self, name) for name in DEEDS]
 
-    def start(self) -> None:
-        self._timeline.after(self._pause_s(), self._next)
-
-    def _pause_s(self) -> float:
-        rate = self._weather.rates.mischief_per_s
-        return self._rng.expovariate(rate) if rate else 1e9
-
-    def _next(self) -> None:
-        if not self._weather.rates.mischief_per_s:
-            return
-        deed = self._rng.choices(self._deeds, list(DEEDS.values()))[0]
-        if deed.__name__ not in self._weather.rates.without:
-            deed()
-        self._timeline.after(self._pause_s(), self._next)
+    def _draw(self) -> str:
+        return self._rng.choices(self._deeds, list(DEEDS.values()))[0]
 
     def _some(self, items: list[T]) -> T | None:
         return self._rng.choice(items) if items else None

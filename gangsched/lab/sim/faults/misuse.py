@@ -1,8 +1,7 @@
 """Misuse: acts of malicious or careless people: hostile edits, thieves, clocks, CRDs.
 
-Like lab.sim.faults.mischief, but for input from outside. Each deed is one function on the API server's store,
-done at intervals while the weather is bad. Anything that would keep a gang from ever starting is undone after
-a while.
+Like lab.sim.faults.mischief, but for input from outside. Anything that would keep a gang from ever starting
+is undone after a while.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from gangsched.lab.sim.reading.documents import allocatable, given, ids_in, pod_
 from gangsched.lab.sim.timeline import Timeline
 from gangsched.lab.sim.workloads.hostile import MEMBER_KEYS, NODE_KEYS, hostile_spec, hostile_text
 from gangsched.lab.sim.world.api import SimApi
+from gangsched.lab.sim.world.at_random import AtRandom
 from gangsched.lab.sim.world.weather import Weather
 from gangsched.model import events as ev
 from gangsched.model.objects import CustomObject, Pod
@@ -35,9 +35,8 @@ DEEDS = (
 _DIALECTS = ("core", "coscheduling")
 
 
-class Misuse:
-    """Does one of the deeds at random intervals while the weather is bad; `answer` passes an event to the
-    scheduler."""
+class Misuse(AtRandom):
+    """Does the deeds; `answer` passes an event to the scheduler."""
 
     def __init__(
         self,
@@ -48,26 +47,8 @@ class Misuse:
         *,
         answer: Callable[[ev.Event], None],
     ) -> None:
-        self._api = api
-        self._timeline = timeline
-        self._weather = weather
-        self._rng = rng
+        super().__init__(api, timeline, weather, rng, per_s=lambda rates: rates.misuse_per_s, deeds=DEEDS)
         self._answer = answer
-        self._n = 0
-        self._deeds: list[Callable[[], None]] = [getattr(self, name) for name in DEEDS]
-
-    def start(self) -> None:
-        rate = self._weather.rates.misuse_per_s
-        if rate:
-            self._timeline.after(self._rng.expovariate(rate), self._next)
-
-    def _next(self) -> None:
-        rates = self._weather.rates
-        if rates.misuse_per_s:
-            deed = self._rng.choice(self._deeds)
-            if deed.__name__ not in rates.without:
-                deed()
-            self.start()
 
     # -- edits -----------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from gangsched.lab.sim.objects import GPU, inventory
 from gangsched.lab.sim.reading.documents import ids_of
 from gangsched.lab.sim.timeline import Timeline
 from gangsched.lab.sim.world.api import SimApi
+from gangsched.lab.sim.world.at_random import AtRandom
 from gangsched.lab.sim.world.weather import Weather
 from gangsched.model.devices.annotations import ALLOCATED_KEY, INVENTORY_KEY, VISIBLE_KEY
 from gangsched.model.devices.report import DEVICE_REPORT_KEY, PodDevices, report_annotation
@@ -25,10 +26,11 @@ from gangsched.model.effects import BindPod
 from gangsched.model.objects import Node, Pod
 
 Ids = frozenset[str]
+_DEEDS = ("edit", "edit", "swap", "swap", "flap")
 
 
-class Tampering:
-    """Tampers at random intervals while the weather is bad.
+class Tampering(AtRandom):
+    """Does the deeds.
 
     sent: the binds that have left the scheduler, by UID. scheduler: the running one; a crash brings another.
     """
@@ -43,25 +45,12 @@ class Tampering:
         sent: Mapping[str, Sequence[BindPod]],
         scheduler: Callable[[], Scheduler],
     ) -> None:
-        self._api = api
-        self._timeline = timeline
-        self._weather = weather
-        self._rng = rng
+        super().__init__(api, timeline, weather, rng, per_s=lambda rates: rates.tampering_per_s, deeds=_DEEDS)
         self._sent = sent
         self._scheduler = scheduler
         self.truth: dict[str, Ids] = {}
         self.n_edits = 0
         self.n_swaps = 0
-
-    def start(self) -> None:
-        rate = self._weather.rates.tampering_per_s
-        if rate:
-            self._timeline.after(self._rng.expovariate(rate), self._next)
-
-    def _next(self) -> None:
-        if self._weather.rates.tampering_per_s:
-            self._rng.choice((self.edit, self.edit, self.swap, self.swap, self.flap))()
-            self.start()
 
     def edit(self) -> None:
         """Edits a bound pod's annotations, past every policy."""

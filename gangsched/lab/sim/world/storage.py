@@ -19,6 +19,7 @@ from gangsched.errors import ApiError, Subject
 from gangsched.lab.sim.timeline import Timeline
 from gangsched.lab.sim.world import volumes
 from gangsched.lab.sim.world.api import SimApi
+from gangsched.lab.sim.world.at_random import AtRandom
 from gangsched.lab.sim.world.volumes import DRIVER, LOCAL, MANY, NET, SELECTED, claims_of, namespace_of
 from gangsched.lab.sim.world.weather import Weather
 from gangsched.model import events as ev
@@ -42,18 +43,16 @@ _FAILS, _STRAYS = 0.25, 0.2
 _CLAIMS = "/persistentvolumeclaims/"
 
 
-class Storage:
+class Storage(AtRandom):
     """The claims and volumes of one store."""
 
     def __init__(
         self, api: SimApi, timeline: Timeline, weather: Weather, rng: Random, first: volumes.Objects
     ) -> None:
-        self._api = api
-        self._timeline = timeline
-        self._weather = weather
-        self._rng = rng
+        super().__init__(
+            api, timeline, weather, rng, per_s=lambda rates: rates.mischief_per_s / 2, deeds=DEEDS
+        )
         self._first = first
-        self._n = 0
         api.serve(volumes.kinds())
         for kind, item in first:
             api.put_object(kind, item)
@@ -61,7 +60,7 @@ class Storage:
 
     def start(self) -> None:
         self._timeline.after(0.1, self._control)
-        self._timeline.after(self._pause_s(), self._next)
+        self._wait()
 
     @property
     def _claims(self) -> dict[tuple[str, ...], PersistentVolumeClaim]:
@@ -199,18 +198,6 @@ class Storage:
             self._api.put_object(CLAIMS, replace(claim, metadata=leaving))
 
     # -- faults ----------------------------------------------------------------------------------------------
-
-    def _pause_s(self) -> float:
-        rate = self._weather.rates.mischief_per_s
-        return self._rng.expovariate(rate / 2) if rate else 1e9
-
-    def _next(self) -> None:
-        if not self._weather.rates.mischief_per_s:
-            return
-        name = self._rng.choice(DEEDS)
-        if name not in self._weather.rates.without:
-            getattr(self, name)()
-        self._timeline.after(self._pause_s(), self._next)
 
     def delete_claim(self) -> None:
         if self._claims:
