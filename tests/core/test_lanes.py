@@ -10,10 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
+from gangsched.config.queueing import QueueingSettings
 from gangsched.core.cache.queues.namespace_usage import QueueView
 from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.line.lanes import Lanes
+from gangsched.core.state.line.queue_order import LAST
 from gangsched.core.types.group import Group
 from gangsched.lab.sim.making import make_scheduler
 from gangsched.lab.sim.objects import make_node
@@ -55,7 +57,7 @@ class ByWait(ByShare):
         return (-(view.waited_s(first) // 60.0),)
 
 
-def sorted_by(sort: Any, *, nodes: int = 1) -> Cluster:
+def sorted_by(sort: Any, *, nodes: int = 1, settings: Settings | None = None) -> Cluster:
     def make(settings: Settings) -> Scheduler:
         made = make_scheduler(settings)
         profiles = {
@@ -64,7 +66,7 @@ def sorted_by(sort: Any, *, nodes: int = 1) -> Cluster:
         }
         return Scheduler(profiles, settings, node_capacity=4)
 
-    c = Cluster(make=make)
+    c = Cluster(settings, make=make)
     for i in range(nodes):
         c.node(make_node(f"n{i}", gpus=8))
     return c
@@ -171,6 +173,58 @@ def test_a_lane_whose_key_fails_goes_last_and_its_plugin_is_named() -> None:
     c.submit(of("a", "a0"), of("b", "b0")).run()
     assert [bind.name for bind in binds(c)] == ["b0-0", "a0-0"]
     assert c.count("plugin_errors/ByShare/QueueSort")
+
+
+@pytest.mark.parametrize("answer", [None, 7, ZeroDivisionError("division by zero")])
+@pytest.mark.parametrize("method", ["sort_key", "lane", "lane_key"])
+def test_what_queue_sort_does_not_answer_puts_its_group_last_and_names_it(method: str, answer: Any) -> None:
+    """All are asked in the same words, in line and by those who ask where a group would stand."""
+
+    class Fails(ByShare): ...
+
+    def ask(self: Any, group: Group, *view: QueueView) -> Any:
+        if group.key.namespace != "a":
+            return getattr(ByShare, method)(self, group, *view)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    setattr(Fails, method, ask)
+    c = sorted_by(Fails(), settings=Settings(queueing=QueueingSettings(3)))
+    c.submit(of("a", "a0"), of("b", "b0"))
+    a, b = c.group("a0"), c.group("b0")
+    order = c.scheduler.shared.queue.order
+    problem = (
+        "ZeroDivisionError" if isinstance(answer, Exception) else f"{method} answered {answer}, expected"
+    )
+    key, error = order.key_among_all(a)
+    assert problem in str(error)
+    assert order.key_among_all(b)[0] < key == LAST
+    assert order.key_among_all(b)[1] is None
+    if method == "lane_key":
+        assert order.lane_place(b) < order.lane_place(a) == LAST
+    else:
+        assert order.passing(b)[1] < order.passing(a)[1] == LAST
+    c.run()
+    assert sorted(bind.name for bind in binds(c)) == ["a0-0", "b0-0"]
+    assert c.count("plugin_errors/ByShare/QueueSort")
+    assert any(problem in text for text in c.told("PluginFailed"))
+    if method == "lane_key":
+        assert [bind.name for bind in binds(c)] == ["b0-0", "a0-0"]
+
+
+def test_a_key_for_passing_that_fails_counts_as_last_and_harms_nobody() -> None:
+    class Fails(ByShare):
+        def passing_key(self, group: Group, view: QueueView) -> Any:
+            return {"b": (group.first_complete_s,), "c": 7}[group.key.namespace]
+
+    c = sorted_by(Fails(), settings=Settings(queueing=QueueingSettings(3)))
+    c.submit(of("a", "a0"), of("b", "b0"), of("c", "c0"))
+    passing = c.scheduler.shared.queue.order.passing
+    assert passing(c.group("a0")) == passing(c.group("c0")) == ("", LAST, False)
+    assert passing(c.group("b0")) == ("b", (0, (c.now_s,)), True)
+    c.run()
+    assert c.n_bound() == 3
 
 
 def test_a_group_that_leaves_the_line_leaves_its_lane() -> None:

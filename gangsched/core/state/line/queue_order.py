@@ -83,6 +83,7 @@ class QueueOrder:
             own: Key | None = None
             if self._passing is not None and self._view is not None:
                 own = self._called(self._passing.passing_key, group, self._view)
+                own = None if own is None else self._as_key("passing_key", own)
         except PluginError:
             return "", LAST, False
         return (lane, key, False) if own is None else (lane, (0, own), True)
@@ -113,12 +114,8 @@ class QueueOrder:
             return LAST
 
     def _key(self, group: Group) -> Key:
-        key: Key
-        if self._key_sees:
-            key = self._called(self._sort.sort_key, group, self._view)
-        else:
-            key = self._called(self._sort.sort_key, group)
-        return key
+        args = (group, self._view) if self._key_sees else (group,)
+        return self._as_key("sort_key", self._called(self._sort.sort_key, *args))
 
     def _lane(self, group: Group) -> str:
         assert self._laned is not None
@@ -131,8 +128,13 @@ class QueueOrder:
 
     def _lane_key(self, first: Group) -> Key:
         assert self._laned is not None
-        key: Key = self._called(self._laned.lane_key, first, self._view)
-        return key
+        return self._as_key("lane_key", self._called(self._laned.lane_key, first, self._view))
+
+    def _as_key(self, method: str, answer: object) -> Key:
+        if isinstance(answer, tuple):
+            return answer
+        problem = f"{method} answered {repr(answer)[:80]}, expected a tuple of numbers and texts"
+        raise PluginError(self._sort.name, _POINT, problem)
 
     def _called(self, method: Callable[..., Any], *args: object) -> Any:
         try:
