@@ -9,6 +9,7 @@ from collections.abc import Callable
 from itertools import cycle
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -21,9 +22,10 @@ from gangsched.core.cache.cache import Cache
 from gangsched.core.cache.devices.ledger import DeviceLedger
 from gangsched.core.cache.nodes.images import ImageTable
 from gangsched.core.cache.nodes.table import NodeTable
+from gangsched.core.cache.object_store import ObjectStore
 from gangsched.core.cache.template_table import TemplateTable
 from gangsched.core.device_audit.drift import DriftAudit
-from gangsched.core.framework.interface import SUCCESS, Status
+from gangsched.core.framework.interface import SUCCESS, Change, Status
 from gangsched.core.groups.attempts.attempts import Attempts
 from gangsched.core.groups.attempts.commits import Commits
 from gangsched.core.groups.attempts.permits import Permits
@@ -33,18 +35,20 @@ from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.reconciler import Reconciler
 from gangsched.core.groups.walltime_evictions import WalltimeEvictions
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.state.state import SharedState
 from gangsched.core.turns.steps import Defect
 from gangsched.core.types.group import Group, GroupState
 from gangsched.lab.sim.making import make_scheduler
 from gangsched.lab.sim.objects import GPU, STRANGER, make_node, make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.objects import ContainerPort, NodeImage
+from gangsched.model.objects import ContainerPort, NodeImage, Pod
 from gangsched.model.owners import ORDERED
 from gangsched.model.pod_group import GROUPS_KEY
 from gangsched.model.walltime import WALLTIME_KEY
+from gangsched.model.workloads import PRIORITY_CLASSES, PriorityClass
 from tests import controllers as made
-from tests.core.plugins import Permitter, PreBinder, Reserver
+from tests.core.plugins import AsyncPermitter, Permitter, PreBinder, Reserver
 from tests.support.inside import Inside
 from tests.support.scenario import Cluster, gang, on_node, with_annotations
 
@@ -430,6 +434,125 @@ def test_a_pod_group_that_our_code_fails_on_is_a_problem_of_its_pods(
     c.submit(make_pod("g-0", labels={"scheduling.x-k8s.io/pod-group": "g"})).run()
     assert "the scheduler itself failed on this object: Fault" in c.said("g-0")
     guarded.a_good_gang_starts()
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_an_object_that_our_code_fails_on_is_reported_and_read_again_when_it_changes(
+    poison: Any, after: bool
+) -> None:
+    def put(name: str, value: int) -> ev.ObjectPut:
+        meta = {"name": name, "uid": f"u-{name}", "resourceVersion": str(value)}
+        return ev.ObjectPut(
+            PRIORITY_CLASSES, msgspec.convert({"metadata": meta, "value": value}, PriorityClass)
+        )
+
+    poison(ObjectStore, "put", lambda self, kind, one: one.value == 1, after=after)
+    guarded = Guarded()
+    c = guarded.cluster.tell(put("bad", 1), put("good", 2))
+    assert [(one.where, one.about) for one in guarded.defects] == [("ObjectPut", "bad")]
+    assert guarded.count(f"objects_refused/{PRIORITY_CLASSES}") == 1
+    [told] = [one for one in c.all(ef.RecordEvent) if one.name == "bad"]
+    assert "the scheduler itself failed on this object: Fault" in told.message
+    assert {name for _, name in c.scheduler.shared.cache.objects.objects(PRIORITY_CLASSES)} >= {"good"}
+    c.tell(put("bad", 3))
+    assert c.scheduler.shared.cache.objects.objects(PRIORITY_CLASSES)["", "bad"].value == 3
+    guarded.a_good_gang_starts()
+
+
+def test_groups_have_their_turn_although_our_code_fails_when_all_is_listed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    guarded = Guarded()
+    c = guarded.cluster
+    c.scheduler = guarded._make(c.settings)
+    c.tell(*map(ev.NodeAdded, c.nodes.values())).submit(gang("g", pods=2, gpus=2))
+    with monkeypatch.context() as broken:
+        broken.setattr(DriftAudit, "compare_all", fails)
+        c.tell(*map(ev.KindSynced, c.scheduler.kinds))
+    assert [one.where for one in guarded.defects] == ["KindSynced"]
+    assert c.run().placed("g")
+
+
+def test_what_is_held_is_given_back_when_our_code_fails_on_a_plugins_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    diary: list[str] = []
+    guarded = Guarded(Reserver("A", diary), AsyncPermitter())
+    c = guarded.cluster
+    c.hook = lambda hook: None
+    c.submit(gang("bad", pods=2, gpus=2)).run()
+    [hook] = c.held_hooks
+    with monkeypatch.context() as broken:
+        broken.setattr(Permits, "answered", fails)
+        c.say(hook, SUCCESS).run()
+    assert [(one.where, one.about) for one in guarded.defects][-1] == ("HookAnswered", "d/bad")
+    assert diary[1:] == ["A unreserves bad-0,bad-1"]
+    assert guarded.n_free() == 16
+    c.hook = lambda hook: SUCCESS
+    assert c.wait(5.0).placed("bad"), "its plugin was asked again"
+
+
+def test_a_group_that_our_code_fails_on_while_it_waits_for_a_plugin_is_asked_about_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The call was taken back, and the group waited for its answer until Permit's time was up."""
+    guarded = Guarded(AsyncPermitter())
+    c = guarded.cluster
+    c.hook = lambda hook: None
+    c.submit(gang("g", pods=2, gpus=2)).run()
+    with monkeypatch.context() as broken:
+        broken.setattr(Permits, "allow", fails)
+        c.tell(ev.GroupAllowed(c.group("g").key, "Nobody", "alice"))
+    assert c.held_hooks == []
+    c.hook = lambda hook: SUCCESS
+    assert c.wait(5.0).placed("g")
+
+
+def test_a_refusal_that_fails_too_is_told_and_ends_nothing(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    c = guarded.cluster
+    with monkeypatch.context() as broken:
+        broken.setattr(GroupSpecs, "put_object", fails)
+        broken.setattr(GroupSpecs, "refuse_object", fails)
+        c.object("coscheduling", make_pod_group("g", spec={"minMember": 1}))
+    where = [one.where for one in guarded.defects]
+    assert where == ["PodGroupUpdated", "refusing after PodGroupUpdated"]
+    guarded.a_good_gang_starts()
+
+
+def test_a_group_whose_siblings_cannot_be_found_either_gives_back_what_it_holds(poison: Any) -> None:
+    found = Guarded()
+    poison(Attempts, "_permit", lambda self, unit: "bad" in unit[0].key.name, after=False)
+    poison(SharedState, "siblings", lambda self, group: "bad" in group.key.name and bool(found.defects))
+    c = found.cluster.submit(gang("bad", pods=2, gpus=2)).run()
+    assert "looking for siblings" in {one.where for one in found.defects}
+    assert c.state("bad") == "backoff"
+    assert found.n_free() == 16
+    found.a_good_gang_starts(pods=2, gpus=8)
+
+
+def test_a_pod_that_a_plugin_keeps_out_and_our_code_fails_on_is_no_more_asked_about(poison: Poison) -> None:
+    class Closed:
+        name = "Closed"
+        cured_by = Change.NODE_ADDED
+
+        def pre_enqueue(self, pod: Pod) -> Status:
+            return Status.unschedulable("closed") if is_bad(pod) else SUCCESS
+
+        def cures(self, change: Any, template: Any, view: Any) -> bool:
+            raise AssertionError("of no pod that is known")
+
+    guarded = Guarded(Closed())
+    c = guarded.cluster.submit(make_pod("bad")).run()
+    poison(Membership, "_state_of", lambda self, info, pod: is_bad(pod))
+    c.update(c.pod("bad"))
+    assert len(guarded.defects) == 1
+    c.node(make_node("more")).run()
+    assert len(guarded.defects) == 1
+    assert not guarded.count("plugin_errors")
+    c.delete("bad")
+    assert not c.scheduler.shared.enqueue_waits.by_plugin["Closed"]
 
 
 GROUP_FAULTS: list[tuple[Any, str, Callable[..., bool]]] = [

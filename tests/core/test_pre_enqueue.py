@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from gangsched.core.cache.queues.namespace_usage import QueueView
 from gangsched.core.framework.interface import SUCCESS, Change, ClusterChange, Code, Status
 from gangsched.core.groups.members.pre_enqueue import MAX_A_TURN, MAX_ASKED
+from gangsched.core.state import plugin_waits
 from gangsched.core.state.pending_hooks import PRE_ENQUEUE
 from gangsched.lab.sim.making import make_scheduler
 from gangsched.lab.sim.objects import at, make_node, make_pod
@@ -147,6 +148,32 @@ def test_a_change_that_cures_many_costs_one_turn_only_some_of_them() -> None:
     assert quota.n_asked - n_asked <= MAX_A_TURN + 1
     c.wait(1.0)
     assert quota.n_asked - n_asked >= n
+
+
+def test_past_the_limit_all_are_asked_again_without_a_look_at_the_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plugin_waits, "_MAX_PAIRS", 1)
+    quota = Quota(1)
+    c = with_plugins(quota)
+    c.submit(make_pod("a"), make_pod("other", namespace="e")).run()
+    c.submit(make_pod("b"), make_pod("c")).run()
+    n_asked = quota.n_asked
+    c.delete("other").wait(0.1).run()
+    assert quota.n_asked == n_asked + 2, "one change for two pods"
+    c.delete("a").wait(0.1).run()
+    assert "b" in c.binds()
+
+
+def test_a_plugin_that_fails_when_it_is_asked_what_cures_its_pods_is_named_and_they_are_asked_again() -> None:
+    class Unsure(Quota):
+        def cures(self, change: ClusterChange, template: Any, view: Any) -> bool:
+            raise ValueError("who knows")
+
+    c = with_plugins(Unsure(1)).submit(make_pod("a")).run().submit(make_pod("b")).run()
+    c.delete("a").wait(0.1).run()
+    assert c.binds() == ["a", "b"]
+    assert "plugin Quota failed in EventsToRegister: ValueError: who knows" in c.told("PluginFailed")
 
 
 def test_a_wait_is_asked_again_after_its_time() -> None:

@@ -46,7 +46,6 @@ from gangsched.core.framework.plan import TOPOLOGY, DemandOn, FitError
 from gangsched.core.framework.plugin_calls import (
     CallPlugin,
     PluginError,
-    blamed,
     check_subset,
     checked_status,
     converted,
@@ -231,19 +230,6 @@ class Profile:
                 if rule is not None:
                     return rule
         return None
-
-    def run_pre_enqueue(self, pod: Pod) -> Status:
-        """Returns the first "no", which gates the pod, or success; for a profile with `only_gates`."""
-        for plugin in self.pre_enqueue:
-            try:  # guarded() inlined: this runs for every pod
-                status: Status = plugin.pre_enqueue(pod)
-            except PluginError:
-                raise
-            except Exception as error:
-                raise blamed(plugin.name, "PreEnqueue", error) from error
-            if status is not SUCCESS and not status.is_success:
-                return status
-        return SUCCESS
 
     def concerned(self, template: PodTemplate) -> _Concerned:
         """Returns the plugins that concern the template (SelectivePlugin), computed once and kept."""

@@ -259,6 +259,7 @@ class Containment:
             self._faults.step(partial(stop, group, message))
         calls = [call for call in shared.hooks.calls.values() if call.group is group]
         shared.hooks.cancel([call for call in calls if call.point != POST_BIND])
+        shared.forget_permit(group)  # its plugins are asked again: these calls get no answer
         self._faults.step(lambda: scheduler.attempts.nominations.drop(group))
         if group.preemption is None:  # dropped, now or in part by the step that failed
             for uid in group.members:

@@ -7,6 +7,7 @@ little of the pod as possible (`_plain_pods`). Called by core.turns.containment.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -134,6 +135,7 @@ class RefusedPods:
         self._faults.step(lambda: scheduler.audit.pod_gone(uid))
         shared.release_kept(uid)
         if info is not None:
+            self._faults.step(partial(scheduler.membership.pre_enqueue.forget, info))
             row, info.group = info.row, None
             move_bind(info, BindCause.DROPPED)
             take_out(shared.cache, info, pod.spec.node_name)

@@ -26,7 +26,6 @@ from gangsched.core.framework.interface import (
     Status,
 )
 from gangsched.core.framework.plugin_calls import PluginError
-from gangsched.core.framework.profile import Profile
 from gangsched.core.framework.supports import serves
 from gangsched.core.groups.members.pod_versions import is_edited
 from gangsched.core.state.pending_hooks import PRE_ENQUEUE, HookCall
@@ -75,7 +74,7 @@ class PreEnqueue:
         """Whether every plugin lets the pod in; reports the first refusal's reason on the pod."""
         profile = self._shared.profiles[pod.spec.scheduler_name]
         if profile.only_gates:  # nearly every pod passes here, without a call
-            return not pod.spec.scheduling_gates or self._gates_let_in(info, pod, profile)
+            return not pod.spec.scheduling_gates or not profile.pre_enqueue
         raised = 0
         for plugin in profile.pre_enqueue:
             try:
@@ -96,14 +95,6 @@ class PreEnqueue:
             raised += status.raise_by
         self._let_in(info, raised)
         return True
-
-    def _gates_let_in(self, info: PodInfo, pod: Pod, profile: Profile) -> bool:
-        try:
-            return profile.run_pre_enqueue(pod) is SUCCESS
-        except PluginError as error:
-            self._shared.hooks.blame(error, info.group, pod)
-            self._ask_late(info)
-            return False
 
     def forget(self, info: PodInfo) -> None:
         """Forgets a pod that is gone, or has a node."""
