@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from gangsched.model.stated.load import (
     load_annotation,
 )
 from gangsched.plugins.resources.load_aware import Args, LoadAware
+from gangsched.plugins.resources.load_book import LoadBook
 from tests.plugins.bandwidths import cluster, config, on
 from tests.plugins.build import Cluster as Rows
 from tests.plugins.build import node as plain_node
@@ -300,6 +302,63 @@ def test_an_answer_that_metrics_server_repeats_is_no_new_measurement() -> None:
     where.tell(usage("a", 0, 0), usage("b", 8_000, 0, 25.0))
     where.wait(10.0)
     assert place(where, "p") == "b", "a has said nothing new for 35 s"
+
+
+# -- nodes that go ---------------------------------------------------------------------------------------
+
+
+def test_what_is_known_of_nodes_that_come_and_go_is_as_if_it_had_been_heard_just_now() -> None:
+    """Rows are reused, and annotations come and go: each time a book that hears of all for the first time
+    must say the same."""
+    rng = Random(2)
+    now: dict[str, Node] = {}
+    told, plugin = Rows(), LoadAware(Args())
+    told.cache.keep_usage_trackers([plugin.usage_tracker])
+    for step in range(120):
+        name, what = f"n{rng.randrange(6)}", rng.choice(("measured", "measured", "silent", "gone"))
+        if what == "gone" and name in now:
+            told.cache.remove_node(name)
+            del now[name]
+        elif what != "gone":
+            shares = Utilisation(*(rng.random() for _ in range(4)))
+            notes = (
+                {LOAD_KEY: said(shares, rng.choice((SERVER, SMALL)), at_s=step)} if what == "measured" else {}
+            )
+            made = plain_node(name)
+            now[name] = replace(made, metadata=replace(made.metadata, annotations=notes))
+            told.put(now[name])
+        fresh, other = Rows(), LoadAware(Args())
+        fresh.cache.keep_usage_trackers([other.usage_tracker])
+        for one in now.values():
+            fresh.put(one)
+        names = sorted(now)
+        assert known(plugin, told, names) == known(other, fresh, names), step
+
+
+def known(plugin: LoadAware, c: Rows, names: list[str]) -> list[Any]:
+    """All that the book says of these nodes, and their scores."""
+    book, rows = plugin.usage_tracker, c.rows(names)
+    scores = plugin.score(CycleState(), c.template(), c.view, rows)
+    per_row = (book.terms(rows).T, book.expected_utilisation(rows).T, book.unknown(rows), book.stale(rows))
+    spread = book.evenness()[1].spread
+    shown = None if scores is None else scores.round(9).tolist()
+    return [one.tolist() for one in per_row] + [book.largest.tolist(), book.n_known, round(spread, 9), shown]
+
+
+def test_a_node_that_takes_the_row_of_another_has_nothing_of_its_pods() -> None:
+    where = aware(busy("a", 0, 0, 0, 0), busy("b", 0.6, 0.6, 0.6, 0.6))
+    for k in range(3):
+        assert place(where, f"p{k}", cpu="4") == "a"
+    where.drop_node("a")
+    where.node(busy("c", 0, 0, 0, 0))
+    trackers = where.profiles()["gangsched"].usage_trackers
+    book = next(one for one in trackers if isinstance(one, LoadBook))
+    row = where.node_table().row_of["c"]
+    assert book.expected_utilisation(np.array([row])).tolist() == [[0.0]] * 4
+    where.delete("p0", "p1", "p2").wait(600.0)
+    beat(where, "c", 0.5, 0.5, 0.5, 0.5)
+    place(where, "p3", cpu="1600m")
+    assert book.expected_utilisation(np.array([row])).round(2).tolist()[0] == [0.6]
 
 
 # -- evenness and configuration ------------------------------------------------------------------------

@@ -11,12 +11,13 @@ from msgspec.structs import replace
 
 from gangsched.core.framework.interface import CycleState
 from gangsched.errors import ConfigError
-from gangsched.lab.sim.objects import at
+from gangsched.lab.sim.objects import at, make_pod_group
 from gangsched.model import effects as ef
+from gangsched.model.pod_group import COSCHEDULING_LABEL
 from gangsched.plugins.resources.remaining_bandwidth import Args, RemainingBandwidth
 from tests.plugins.bandwidths import asking, beat, cluster, config, node, on, rbw, report
 from tests.plugins.build import Cluster as Rows
-from tests.support.scenario import Cluster
+from tests.support.scenario import Cluster, on_node
 
 NEVER_STALE: dict[str, Any] = {"stalePolicy": "ignore"}
 
@@ -579,6 +580,25 @@ def test_a_gang_may_ask_for_an_amount_for_all_of_it() -> None:
     where.submit(gang).run()
     assert Counter(pod.spec.node_name for pod in where.pods.values()) == {"n1": 3, "n2": 3}
     assert place(where, "more", "1MB/s") == "", "all of it is promised"
+
+
+def test_a_share_is_counted_anew_with_the_next_report_once_the_size_of_the_gang_is_known() -> None:
+    """A pod that runs may be listed before the object of its gang: until then all is promised for it."""
+    where = rbw(("n1", 1500, 0))
+    whole, label = {"gangsched.io/rbw-scope": "group"}, {COSCHEDULING_LABEL: "g"}
+    where.update(on_node(asking("g-0", "1200MB/s", annotations=whole, labels=label), "n1"))
+    assert place(where, "early", "400MB/s") == ""
+    where.object("coscheduling", make_pod_group("g", spec={"minMember": 6}))
+    where.wait(20.0)
+    beat(where, "n1", 1500, 0)
+    where.run()
+    assert on(where, "early") == "n1"
+    assert place(where, "too-much", "901MB/s") == "", "1500 - 400 - 1200 / 6"
+    where.delete("too-much")
+    assert place(where, "fits", "900MB/s") == "n1"
+    where.delete("fits", "early", "g-0")
+    assert place(where, "all", "1500MB/s") == "n1"
+    assert place(where, "more", "1MB/s") == "", "as much was given back as was promised last, and no more"
 
 
 def test_gangs_of_different_sizes_with_the_same_annotations_are_not_taken_for_one_another() -> None:

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from gangsched.core.cache.trial import Trial
-from gangsched.core.framework.interface import SKIP, SUCCESS, Change, ClusterChange
+from gangsched.core.framework.interface import SKIP, SUCCESS, Change, ClusterChange, Code
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.placement import Placement
 from gangsched.kube.watch.decode import objects
 from gangsched.model import storage as kinds
 from gangsched.model.objects import IscsiVolume, Pod, Volume
 from gangsched.model.pod_group import GroupKey
-from gangsched.plugins.volumes import node_volume_limits, volume_binding
+from gangsched.plugins.volumes import node_volume_limits, volume_binding, volume_zone
 from gangsched.plugins.volumes.claims import BIND_COMPLETED
 from gangsched.plugins.volumes.node_volume_limits import NodeVolumeLimits
 from gangsched.plugins.volumes.volume_binding import REASON_BIND, REASON_SPACE, Args, VolumeBinding
@@ -176,6 +176,44 @@ def test_a_pod_goes_where_its_volumes_zone_is() -> None:
     claim(c, "older", of="old")
     assert allowed(c, VolumeZone(), using("older")) == ["b", "d"]
     assert VolumeZone().pre_filter(c.state, c.template(pod()), c.view) is SKIP
+
+
+def test_nodes_of_other_zones_are_named_with_the_reason() -> None:
+    c = cluster(a="1", b="2", c="3", d="")
+    volume(c, "pv", labels={ZONE: "1__3"}, phase="Bound")
+    claim(c, "mine", of="pv")
+    plugin = VolumeZone()
+    assert allowed(c, plugin, using("mine")) == ["a", "c", "d"]
+    assert reasons(c, plugin, using("mine")) == {volume_zone.REASON: ["b"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "answer"),
+    [
+        ("", {}, "PersistentVolumeClaim had no name"),
+        ("gone", {}, 'persistentvolumeclaim "gone" not found'),
+        ("c", {"of": "pv"}, 'persistentvolume "pv" not found'),
+        ("c", {"storage_class": ""}, "PersistentVolumeClaim had no pv name and storageClass name"),
+        ("c", {}, 'storageclass.storage.k8s.io "local" not found'),
+        ("c", {"storage_class": "at-once"}, "PersistentVolume had no name"),
+        ("c", {"storage_class": "late"}, ["a"]),
+    ],
+)
+def test_a_volume_that_cannot_be_found_yet_has_no_zone(
+    name: str, more: Json, answer: str | list[str]
+) -> None:
+    """In kube-scheduler's words; no node cures it, but the object that is missing does."""
+    c, plugin = cluster(a="1"), VolumeZone()
+    put(c, kinds.CLASSES, "at-once", provisioner="x", volumeBindingMode="Immediate")
+    put(c, kinds.CLASSES, "late", provisioner="x", volumeBindingMode="WaitForFirstConsumer")
+    claim(c, "c", **more)
+    assert allowed(c, plugin, using(name)) == answer
+    template = c.template(using(name))
+    for kind in (kinds.CLAIMS, kinds.VOLUMES, kinds.CLASSES):
+        assert plugin.cures(ClusterChange(Change.OBJECT, kind=kind), template, c.view)
+    assert not plugin.cures(ClusterChange(Change.OBJECT, kind="services"), template, c.view)
+    if isinstance(answer, str):
+        assert plugin.pre_filter(c.state, template, c.view).code is Code.UNRESOLVABLE
 
 
 # -- NodeVolumeLimits ------------------------------------------------------------------------------------
