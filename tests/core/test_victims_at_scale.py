@@ -5,7 +5,7 @@ The second notion of it all is that of test_least_victims.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Any
 
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.core.framework.interface import CycleState
+from gangsched.core.preemption import search
 from gangsched.core.preemption.costs import Chosen
 from gangsched.core.preemption.victim_trials import VictimTrials
 from gangsched.core.preemption.victims import Victims
@@ -28,7 +29,7 @@ from gangsched.model.selectors import Selector
 from gangsched.model.workloads import PodDisruptionBudget
 from gangsched.plugins.resources.node_resources_fit import NodeResourcesFit
 from tests.core.test_least_victims import Case, Held, as_kube_scheduler, closed, cluster_of, cost, taken_by
-from tests.support.scenario import Cluster, cluster, gang
+from tests.support.scenario import Cluster, cluster, gang, on_node
 
 
 def large(seed: int, *, n_nodes: int, asks: list[int], is_lone: bool, guarded: bool = False) -> Case:
@@ -103,6 +104,67 @@ def test_what_cannot_fit_even_then_says_for_how_many_there_would_be_room() -> No
     c = cluster_of(case, listed=False)
     assert taken_by(c, case) is None
     assert "even with all pods of lower priority gone, gang d/new: " in c.group("new").message
+
+
+@pytest.mark.parametrize("n_first", [128, 1_000])
+def test_that_even_all_victims_are_not_enough_is_found_by_a_sum_where_there_are_many_nodes(
+    n_first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And said in the words of those who have placed them all."""
+    n_placed, place = 0, VictimTrials.place
+
+    def counted(self: VictimTrials, *args: Any) -> Any:
+        nonlocal n_placed
+        n_placed += 1
+        return place(self, *args)
+
+    monkeypatch.setattr(VictimTrials, "place", counted)
+    monkeypatch.setattr(search, "_FIRST_NODES", n_first)
+    room = {f"n{i:03}": 8 if i % 15 == 0 else 4 for i in range(150)}
+    case = Case(room, [Held(f"old-{one}", one, n, 0) for one, n in room.items()], 0, [8] * 20, is_lone=False)
+    c = cluster_of(case, listed=False)
+    assert taken_by(c, case) is None
+    assert "even with all pods of lower priority gone, gang d/new: 10 of 20 fit" in c.why("new")
+    assert (n_placed == 0) is (n_first == 128)
+
+
+@pytest.mark.parametrize(("n", "fit"), [(3, 3), (4, 3)])
+def test_where_few_nodes_are_not_enough_ever_more_are_looked_at(
+    n: int, fit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cheapest nodes give room to a member that must be away from its like, in the same domain: the third
+    domain is among the last."""
+    monkeypatch.setattr(search, "_FIRST_NODES", 1)
+    monkeypatch.setattr(search, "_NODES_A_MEMBER", 0)
+    monkeypatch.setattr(search, "_WIDER", 2)
+    monkeypatch.setattr(search, "_MAX_DOMAINS", 0)
+    looked_at: list[int] = []
+    ever_more = search._ever_more
+
+    def noted(*args: Any) -> Iterator[list[int]]:
+        for rows in ever_more(*args):
+            looked_at.append(len(rows))
+            yield rows
+
+    monkeypatch.setattr(search, "_ever_more", noted)
+    c = Cluster()
+    for k in range(24):
+        rack = "r0" if k < 6 else "r1" if k < 12 else "r2"
+        c.node(make_node(f"n{k:02}", gpus=8, rack=rack, listed=False))
+    c.submit([on_node(make_pod(f"low-{k:02}", gpus=8, priority=k // 4), f"n{k:02}") for k in range(24)])
+    like = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": RACK}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [like]}}
+    pods = gang("new", pods=n, gpus=8, priority=100, labels={"app": "x"})
+    pods = [replace(p, spec=replace(p.spec, affinity=msgspec.convert(apart, Affinity))) for p in pods]
+    c.submit(pods).run().wait(5.0)
+    assert c.placed("new") is (n == fit)
+    assert looked_at[:6] == ([1, 2, 4, 8, 16] if n == fit else [1, 2, 4, 8, 16, 24])
+    assert len(c.taken()) == (n if n == fit else 0)
+    if n == fit:
+        racks = [(c.nodes[node].metadata.labels or {})[RACK] for node in c.nodes_of("new")]
+        assert sorted(racks) == ["r0", "r1", "r2"]
+    else:
+        assert "even with all pods of lower priority gone" in c.why("new")
 
 
 def test_no_pod_is_evicted_where_all_have_a_higher_priority() -> None:
