@@ -27,7 +27,7 @@ _TESTS = Path(__file__).resolve().parents[3] / "tests"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Module:
-    """A Go module whose tools are servers for tests: pinned in `directory`, built into a folder of the cache.
+    """A Go module whose tools tests run: pinned in `directory`, built into a folder of the cache.
 
     `required` are those of its binaries without which nothing is run.
     """
@@ -44,6 +44,10 @@ CONTROL_PLANE = Module(
 JAEGER = Module(name="jaeger", version=JAEGER_VERSION, directory=_TESTS / "jaeger", required=("jaeger",))
 """Its binary is also looked for in KUBEBUILDER_ASSETS, if set."""
 HELM = Module(name="helm", version=HELM_VERSION, directory=_TESTS / "helm", required=("helm",))
+"""Its binary is also looked for in KUBEBUILDER_ASSETS, if set."""
+CEL = Module(
+    name="cel", version=KUBERNETES_VERSION, directory=_TESTS / "model/cel/oracle", required=("cel-oracle",)
+)
 """Its binary is also looked for in KUBEBUILDER_ASSETS, if set."""
 NODE = Module(name="node", version=KUBERNETES_VERSION, directory=_TESTS / "node", required=("kubelet",))
 """Its binary is also looked for in KUBEBUILDER_ASSETS, if set."""
@@ -85,12 +89,13 @@ def users_folder(env: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def cache_folder(env: Mapping[str, str] = os.environ, module: Module = CONTROL_PLANE) -> Path:
-    """The folder that build.py fills for this module's go.mod; another go.mod gets another folder.
+    """The folder that build.py fills for this module's go.mod and sources; other ones get another folder.
 
     Raises: ConfigError where this installation does not come with the Go module.
     """
     try:
         pinned = (module.directory / "go.mod").read_bytes()
+        sources = [path.read_bytes() for path in sorted(module.directory.glob("*.go"))]
     except OSError:
         raise ConfigError(
             f"{module.directory / 'go.mod'} is not there, so nothing can be built: run from gangsched's"
@@ -98,7 +103,7 @@ def cache_folder(env: Mapping[str, str] = os.environ, module: Module = CONTROL_P
         ) from None
     root = env.get("XDG_CACHE_HOME", "").strip()
     base = Path(root) if root else Path.home() / ".cache"
-    digest = hashlib.sha256(pinned).hexdigest()[:12]
+    digest = hashlib.sha256(b"".join((pinned, *sources))).hexdigest()[:12]
     return base / "gangsched" / module.name / f"{module.version}-{digest}"
 
 

@@ -1,7 +1,8 @@
 """Builds the servers' binaries once into the user's cache: `python -m gangsched.lab.controlplane.build`.
 
-What does not live here: which versions (go.mod in tests/controlplane, tests/node, tests/jaeger, tests/helm),
-finding the result (assets.py), what `make conformance` alone needs (tests/conformance).
+What does not live here: which versions (go.mod in tests/controlplane, tests/node, tests/jaeger, tests/helm,
+tests/model/cel/oracle), finding the result (assets.py), what `make conformance` alone needs
+(tests/conformance).
 Called by `make controlplane`, and with --optional by `make test`.
 """
 
@@ -109,7 +110,13 @@ HELM = Recipe(
     cold_after="helm",
     cold_bytes=WARM_DISK_BYTES,
 )
-RECIPES = (CONTROL_PLANE, NODE, JAEGER, HELM)
+CEL = Recipe(
+    module=assets.CEL,
+    tools=(Tool(name="cel-oracle", package=".", expected_s=20),),
+    cold_after="cel-oracle",
+    cold_bytes=WARM_DISK_BYTES,
+)
+RECIPES = (CONTROL_PLANE, NODE, JAEGER, HELM, CEL)
 
 
 class CannotBuild(ConfigError):
