@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gangsched.command.commands import COMMANDS
+from gangsched.command.commands import COMMANDS, SERVICES
 
 KUBECONFIG = {
     "apiVersion": "v1",
@@ -101,3 +101,12 @@ def test_a_command_that_decides_nothing_loads_nothing_of_the_core(command: str) 
     assert COMMANDS[command][0] in loaded
     unwanted = ("gangsched.core", "gangsched.plugins", "gangsched.lab")
     assert [name for name in loaded if name.startswith(unwanted)] == []
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_command_that_logs_loads_no_logs_before_they_are_set_up(name: str) -> None:
+    """Set up first, structlog loads without what draws tracebacks: eighty modules less."""
+    script = f"import sys; from gangsched.command import commands; commands.module_of({name!r})"
+    script += "; print(sorted({'rich', 'structlog'} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done.stderr

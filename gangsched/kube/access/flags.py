@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
-from gangsched.kube.access.credentials import Credentials, load_credentials
+if TYPE_CHECKING:
+    from gangsched.kube.access.credentials import Credentials
 
 
 def add_cluster_flags(parser: argparse.ArgumentParser, *, with_master: bool = True) -> None:
@@ -21,5 +23,8 @@ def add_cluster_flags(parser: argparse.ArgumentParser, *, with_master: bool = Tr
 
 async def credentials_of(args: argparse.Namespace) -> Credentials:
     """Loads the credentials that the flags name. Raises: ConfigError."""
+    # Not with the flags: it loads structlog, which loads fast only once logs are set up.
+    from gangsched.kube.access.credentials import load_credentials
+
     master = getattr(args, "master", "")
     return await load_credentials(kubeconfig=args.kubeconfig, context=args.context, master=master)
