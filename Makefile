@@ -9,7 +9,8 @@
 # make long-storm  LONG_STORM_SEEDS (default 0..19999) of the full storm and of the duel of two schedulers, late binds
 #                  included: hours; its last lines say what was run of which commit, and what was found
 # make controlplane  build etcd, kube-apiserver, kubectl, kube-scheduler, kube-controller-manager, kubelet, Jaeger and
-#                  Helm into the user's cache, and the program that selectors of devices are compared with
+#                  Helm into the user's cache, and the programs that selectors and allocations of devices are
+#                  compared with
 # make protocol    generate the messages and stubs of kubelet's APIs anew (fetches grpcio-tools)
 # make docs        build the documentation's site into build/site, strictly: a dead link fails
 # make docs-reference  write anew what follows from the code in docs/ (references, tables, pictures), and the chart

@@ -49,6 +49,13 @@ CEL = Module(
     name="cel", version=KUBERNETES_VERSION, directory=_TESTS / "model/cel/oracle", required=("cel-oracle",)
 )
 """Its binary is also looked for in KUBEBUILDER_ASSETS, if set."""
+DRA = Module(
+    name="dra",
+    version=KUBERNETES_VERSION,
+    directory=_TESTS / "resource_claims/oracle",
+    required=("dra-oracle",),
+)
+"""Its binary is also looked for in KUBEBUILDER_ASSETS, if set."""
 NODE = Module(name="node", version=KUBERNETES_VERSION, directory=_TESTS / "node", required=("kubelet",))
 """Its binary is also looked for in KUBEBUILDER_ASSETS, if set."""
 

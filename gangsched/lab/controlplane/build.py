@@ -1,8 +1,8 @@
 """Builds the servers' binaries once into the user's cache: `python -m gangsched.lab.controlplane.build`.
 
 What does not live here: which versions (go.mod in tests/controlplane, tests/node, tests/jaeger, tests/helm,
-tests/model/cel/oracle), finding the result (assets.py), what `make conformance` alone needs
-(tests/conformance).
+tests/model/cel/oracle, tests/resource_claims/oracle), finding the result (assets.py), what `make conformance`
+alone needs (tests/conformance).
 Called by `make controlplane`, and with --optional by `make test`.
 """
 
@@ -116,7 +116,13 @@ CEL = Recipe(
     cold_after="cel-oracle",
     cold_bytes=WARM_DISK_BYTES,
 )
-RECIPES = (CONTROL_PLANE, NODE, JAEGER, HELM, CEL)
+DRA = Recipe(
+    module=assets.DRA,
+    tools=(Tool(name="dra-oracle", package=".", expected_s=20),),
+    cold_after="dra-oracle",
+    cold_bytes=WARM_DISK_BYTES,
+)
+RECIPES = (CONTROL_PLANE, NODE, JAEGER, HELM, CEL, DRA)
 
 
 class CannotBuild(ConfigError):

@@ -1,0 +1,1 @@
+// Empty: with it the compiler takes functions without a body.
