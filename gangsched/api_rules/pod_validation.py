@@ -10,7 +10,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from gangsched.api_rules import affinity_validation, container_validation, names, volume_validation
+from gangsched.api_rules import (
+    affinity_validation,
+    container_validation,
+    names,
+    resource_validation,
+    volume_validation,
+)
 from gangsched.api_rules.names import INT32_MAX, Problems
 from gangsched.api_rules.status import FieldProblem, duplicate_value, forbidden_field, invalid_value
 
@@ -22,7 +28,9 @@ RESTART_POLICIES = ("Always", "OnFailure", "Never")
 def spec_problems(field: str, spec: Object) -> Problems:
     """Checks the rules common to pods and templates (ValidatePodSpec)."""
     known, problems = volume_validation.volumes(f"{field}.volumes", spec.get("volumes") or [])
-    claims = frozenset(each.get("name") or "" for each in spec.get("resourceClaims") or ())
+    asked = spec.get("resourceClaims") or []
+    claims = frozenset(each["name"] for each in asked if each.get("name"))
+    problems += resource_validation.pod_claims(f"{field}.resourceClaims", asked)
     regular = spec.get("containers") or []
     problems += container_validation.containers(f"{field}.containers", regular, known, claims)
     if initial := spec.get("initContainers"):

@@ -1,8 +1,8 @@
-"""Validation of a container's requests and limits.
+"""Validation of a container's requests and limits, and of a pod's claims of devices.
 
-Lives here: validation of resource names and amounts. Called by container_validation.py, and for nodes by
-the embedded API server; the quantities are canonical by then. Source: pkg/apis/core/validation/validation.go
-and pkg/apis/core/helper of Kubernetes 1.37.
+Lives here: validation of resource names, amounts and claims. Called by container_validation.py and
+pod_validation.py, and for nodes by the embedded API server; the quantities are canonical by then. Source:
+pkg/apis/core/validation/validation.go and pkg/apis/core/helper of Kubernetes 1.37.
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ from typing import Any
 from gangsched.api_rules import names
 from gangsched.api_rules.canonical import quantity
 from gangsched.api_rules.names import Problems, qualified_name_problems
-from gangsched.api_rules.status import NOT_FOUND, field_problem, forbidden_field, invalid_value, required
+from gangsched.api_rules.status import (
+    NOT_FOUND,
+    duplicate_value,
+    field_problem,
+    forbidden_field,
+    invalid_value,
+    required,
+)
 
 Object = dict[str, Any]
 
@@ -121,13 +128,52 @@ def _against_limit(field: str, name: str, text: str, limit: str | None) -> Probl
 
 
 def _claims(field: str, claims: list[Object], known: frozenset[str]) -> Problems:
+    """Claims of devices that a container uses, whole or by request."""
     problems: Problems = []
+    seen: set[str] = set()
     for index, claim in enumerate(claims):
-        name = claim.get("name") or ""
+        at, name, request = f"{field}[{index}]", claim.get("name") or "", claim.get("request") or ""
         if not name:
-            problems.append(required(f"{field}[{index}]"))
-        elif name not in known:
+            problems.append(required(at))
+            continue
+        key = f"{name}/{request}" if request else name
+        if name in seen:
+            problems.append(duplicate_value(at, name))
+        else:
+            if request:
+                problems += names.label(f"{at}.request", request)
+            overlap = not request and any(each.startswith(f"{name}/") for each in seen)
+            if key in seen or overlap:
+                problems.append(duplicate_value(at, key))
+            seen.add(key)
+        if name not in known:
             says = "must be one of the names in pod.spec.resourceClaims"
             says += f": {', '.join(sorted(known))}" if known else " which is empty"
-            problems.append(field_problem(NOT_FOUND, f"{field}[{index}]", says, name))
+            problems.append(field_problem(NOT_FOUND, at, says, name))
+    return problems
+
+
+def pod_claims(field: str, claims: list[Object]) -> Problems:
+    """A pod's claims of devices: each by name, or from a template."""
+    problems: Problems = []
+    seen: set[str] = set()
+    keys = ("resourceClaimName", "resourceClaimTemplateName")
+    for index, claim in enumerate(claims):
+        at, name = f"{field}[{index}]", claim.get("name") or ""
+        if not name:
+            problems.append(required(f"{at}.name"))
+        elif name in seen:
+            problems.append(duplicate_value(f"{at}.name", name))
+        else:
+            problems += names.label(f"{at}.name", name)
+        seen.add(name)
+        shown = {key[0].upper() + key[1:]: claim.get(key) for key in keys}
+        given = [key for key in keys if claim.get(key) is not None]
+        if len(given) != 1:
+            says = (
+                "at most one of `{}` or `{}` may be specified" if given else "must specify one of: `{}`, `{}`"
+            )
+            problems.append(invalid_value(at, {"Name": name, **shown}, says.format(*keys)))
+        for key in given:
+            problems += names.subdomain(f"{at}.{key}", claim[key])
     return problems

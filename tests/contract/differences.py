@@ -5,14 +5,20 @@ test_differences.py asks both servers: a row whose difference has gone away fail
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tests.contract.api import CORE, TABLE, Api, Json
+from tests.contract.api import CORE, MERGE, TABLE, Api, Json
 from tests.contract.objects import binding, config_map, unique
 from tests.support.bodies import pod
+from tests.support.processes import until
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
+
+
+DEVICES = "/apis/resource.k8s.io/v1"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
 class Difference(NamedTuple):
@@ -182,6 +188,72 @@ def _quota_kinds(api: Api) -> bool:
     return "resourcequotas" in {each["name"] for each in api.get(CORE).ok()["resources"]}
 
 
+def _claim(name: str, **exactly: Any) -> Json:
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com", **exactly}}
+    return {"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}}
+
+
+def _selector(expression: str) -> Callable[[Api], int]:
+    sent = _claim("c", selectors=[{"cel": {"expression": expression}}])
+    return lambda api: api.post(api.at("resourceclaims", group=DEVICES), sent).code
+
+
+def _allocates_without_the_right(api: Api) -> tuple[int, int]:
+    """What a user gets who may patch the status of claims: at first without, then with the right to bind."""
+    user = unique("user")
+    path = api.at("resourceclaims", group=DEVICES)
+    api.post(path, _claim("c")).ok(201)
+    result = {"request": "gpu", "driver": "gpu.example.com", "pool": "p", "device": "d"}
+    body = json.dumps({"status": {"allocation": {"devices": {"results": [result]}}}})
+    headers = api.headers | {"Impersonate-User": user, "Content-Type": MERGE}
+
+    def patch() -> int:
+        connection = api.connect()
+        connection.request("PATCH", f"{path}/c/status", body, headers)
+        code = connection.getresponse().status
+        connection.close()
+        return code
+
+    def allow(subresource: str) -> None:
+        role = unique("role")
+        rule = {
+            "apiGroups": ["resource.k8s.io"],
+            "resources": [f"resourceclaims/{subresource}"],
+            "verbs": ["patch"],
+        }
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
+        subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
+        api.post(f"{RBAC}/clusterroles", {"metadata": {"name": role}, "rules": [rule]}).ok(201)
+        api.post(
+            f"{RBAC}/clusterrolebindings",
+            {"metadata": {"name": role}, "roleRef": reference, "subjects": [subject]},
+        ).ok(201)
+
+    allow("status")
+    # The real server takes note of rights in the background: 403 until the first, 422 until the second.
+    codes = [patch()]
+
+    def patched(*wanted: int) -> bool:
+        codes.append(patch())
+        return codes[-1] in wanted
+
+    until(lambda: patched(200, 422), "the status may be patched")
+    without = codes[-1]
+    allow("binding")
+    until(lambda: patched(200), "the claim may be allocated")
+    return without, codes[-1]
+
+
+def _parameters_with_blanks(api: Api) -> int:
+    """A label for a claim whose parameters were sent with a blank in them."""
+    body = _claim("c")
+    opaque = {"driver": "gpu.example.com", "parameters": {"mode": "shared"}}
+    body["spec"]["devices"]["config"] = [{"opaque": opaque}]
+    path = api.at("resourceclaims", group=DEVICES)
+    api.post(path, json.dumps(body, separators=(", ", ": ")).encode()).ok(201)
+    return api.patch(f"{path}/c", {"metadata": {"labels": {"a": "b"}}}).code
+
+
 DIFFERENCES = (
     Difference(
         "managed fields of what programs write",
@@ -336,5 +408,38 @@ DIFFERENCES = (
         _code("/metrics"),
         real=200,
         embedded=404,
+    ),
+    Difference(
+        "the right to allocate a claim of devices",
+        "Nobody is asked for rights, so `resourceclaims/binding` is not asked for either (from 1.36 on it is).",
+        _allocates_without_the_right,
+        real=(422, 200),
+        embedded=(200, 200),
+    ),
+    Difference(
+        "types in selectors of devices",
+        "They are compiled as gangsched evaluates them: types are not checked, and one that does not fit is an "
+        "error when the selector is evaluated.",
+        _selector("device.driver"),
+        real=422,
+        embedded=201,
+    ),
+    Difference(
+        "the cost of selectors of devices",
+        "It is not estimated beforehand; an evaluation that takes too many steps is stopped.",
+        _selector(
+            "device.attributes.all(a, device.attributes.all(b, device.attributes.all(c, "
+            "device.attributes.all(d, a + b + c + d != ''))))"
+        ),
+        real=422,
+        embedded=201,
+    ),
+    Difference(
+        "parameters of drivers that were sent with blanks",
+        "A real server keeps their bytes and compares these, so that JSON that it has written anew is a change: "
+        "a claim whose parameters have blanks cannot be patched outside of its status. Here their values count.",
+        _parameters_with_blanks,
+        real=422,
+        embedded=200,
     ),
 )

@@ -32,6 +32,11 @@ COLUMNS = {
     "/apis/rbac.authorization.k8s.io/v1/clusterroles": "Name Created_At",
     "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings": "Name Role Age Users+ Groups+ ServiceAccounts+",
     "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas": "Name PriorityLevel MatchingPrecedence DistinguisherMethod Age MissingPL",
+    "/apis/resource.k8s.io/v1/deviceclasses": "Name Age",
+    "/apis/resource.k8s.io/v1/devicetaintrules": "Name Key Value Effect TimeAdded Age",
+    "/apis/resource.k8s.io/v1/resourceclaims": "Name State Age",
+    "/apis/resource.k8s.io/v1/resourceclaimtemplates": "Name Age",
+    "/apis/resource.k8s.io/v1/resourceslices": "Name Node Driver Pool Age",
     "/apis/storage.k8s.io/v1/storageclasses": "Name Provisioner ReclaimPolicy VolumeBindingMode AllowVolumeExpansion Age",
 }
 
@@ -41,6 +46,7 @@ NEW_COLUMNS = {
     f"{CORE}/serviceaccounts",
     "/apis/scheduling.k8s.io/v1beta1/podgroups",
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    "/apis/resource.k8s.io/v1/devicetaintrules",
 }
 
 
@@ -231,3 +237,30 @@ def test_pages_of_a_table(api: Api) -> None:
 def test_an_empty_table_has_columns(api: Api) -> None:
     empty = api.get(api.at("pods"), accept=ACCEPT).ok()
     assert (empty["rows"], len(empty["columnDefinitions"])) == ([], 9)
+
+
+def test_the_state_of_a_claim(api: Api) -> None:
+    group = "/apis/resource.k8s.io/v1"
+    path = api.at("resourceclaims", group=group)
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}
+    metadata = {"name": "c", "finalizers": ["example.com/kept"]}
+    api.post(path, {"metadata": metadata, "spec": {"devices": {"requests": [request]}}}).ok(201)
+    states = [row(api, path)["cells"][1]]
+    result = {"request": "gpu", "driver": "gpu.example.com", "pool": "p", "device": "d"}
+    for status in (
+        {"allocation": {"devices": {"results": [result]}}},
+        {"reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}]},
+    ):
+        api.patch(f"{path}/c/status", {"status": status}).ok()
+        states.append(row(api, path)["cells"][1])
+    api.delete(f"{path}/c").ok()
+    states.append(row(api, path)["cells"][1])
+    api.patch(f"{path}/c/status", {"status": {"allocation": None, "reservedFor": None}}).ok()
+    states.append(row(api, path)["cells"][1])
+    assert states == [
+        "pending",
+        "allocated",
+        "allocated,reserved",
+        "deleted,allocated,reserved",
+        "deleted",
+    ]

@@ -227,6 +227,7 @@ _RBAC = "rbac.authorization.k8s.io"
 _FLOW = "flowcontrol.apiserver.k8s.io"
 _SCHEDULING = "scheduling.k8s.io"
 _AUTHORIZATION = "authorization.k8s.io"
+_DEVICES = "resource.k8s.io"
 
 _GROUPS = (
     _resource(
@@ -289,6 +290,11 @@ _GROUPS = (
     _resource("priorityclasses", "PriorityClass", group=_SCHEDULING, namespaced=False, short_names="pc"),
     _resource("podgroups", "PodGroup", group=_SCHEDULING, versions=("v1beta1",), status=True),
     _resource("leases", "Lease", group="coordination.k8s.io"),
+    _resource("deviceclasses", "DeviceClass", group=_DEVICES, namespaced=False),
+    _resource("devicetaintrules", "DeviceTaintRule", group=_DEVICES, namespaced=False, status=True),
+    _resource("resourceclaims", "ResourceClaim", group=_DEVICES, status=True),
+    _resource("resourceclaimtemplates", "ResourceClaimTemplate", group=_DEVICES),
+    _resource("resourceslices", "ResourceSlice", group=_DEVICES, namespaced=False),
     _resource("flowschemas", "FlowSchema", group=_FLOW, namespaced=False, status=True),
     _resource(
         "prioritylevelconfigurations",
@@ -311,10 +317,6 @@ _EMPTY = (
         group="storage.k8s.io",
     ),
     _empty("volumeattachments", "VolumeAttachment", group="storage.k8s.io", namespaced=False),
-    _empty("deviceclasses", "DeviceClass", group="resource.k8s.io", namespaced=False),
-    _empty("devicetaintrules", "DeviceTaintRule", group="resource.k8s.io", namespaced=False),
-    _empty("resourceclaims", "ResourceClaim", group="resource.k8s.io"),
-    _empty("resourceslices", "ResourceSlice", group="resource.k8s.io", namespaced=False),
 )
 
 _METRICS = "metrics.k8s.io"

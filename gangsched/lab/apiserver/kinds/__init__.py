@@ -6,6 +6,10 @@ Lives here: the table, and the objects that a cluster has initially. Called by p
 from __future__ import annotations
 
 from gangsched.lab.apiserver.kinds.definitions import DefinitionStrategy
+from gangsched.lab.apiserver.kinds.devices.claims import ClaimStrategy as DeviceClaimStrategy
+from gangsched.lab.apiserver.kinds.devices.claims import TemplateStrategy
+from gangsched.lab.apiserver.kinds.devices.classes import ClassStrategy, TaintRuleStrategy
+from gangsched.lab.apiserver.kinds.devices.slices import SliceStrategy
 from gangsched.lab.apiserver.kinds.events import EventStrategy, NewEventStrategy
 from gangsched.lab.apiserver.kinds.leases import LeaseStrategy
 from gangsched.lab.apiserver.kinds.metrics import NodeMetricsStrategy, PodMetricsStrategy
@@ -68,6 +72,7 @@ def builtin_strategies(
         "apiextensions.k8s.io/customresourcedefinitions": DefinitionStrategy(),
         "batch/jobs": JobStrategy(),
         "apps/deployments": DeploymentStrategy(),
+        **_devices(),
         **_stored(),
         **_reviews(),
     }
@@ -77,6 +82,17 @@ def serve_metrics(cluster: Cluster) -> None:
     """Serves what a metrics-server adds to a cluster."""
     for resource, strategy in zip(METRICS, (NodeMetricsStrategy(), PodMetricsStrategy()), strict=True):
         cluster.serve(resource, strategy)
+
+
+def _devices() -> dict[str, Strategy]:
+    group = "resource.k8s.io"
+    return {
+        f"{group}/deviceclasses": ClassStrategy(),
+        f"{group}/devicetaintrules": TaintRuleStrategy(),
+        f"{group}/resourceclaims": DeviceClaimStrategy(),
+        f"{group}/resourceclaimtemplates": TemplateStrategy(),
+        f"{group}/resourceslices": SliceStrategy(),
+    }
 
 
 def _stored() -> dict[str, Strategy]:

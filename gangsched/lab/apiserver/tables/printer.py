@@ -16,7 +16,7 @@ from gangsched.lab.apiserver.resources import Resource
 from gangsched.lab.apiserver.storage.codec import encode
 from gangsched.lab.apiserver.storage.store import Item
 from gangsched.lab.apiserver.strategy import Cluster
-from gangsched.lab.apiserver.tables import cluster, custom, pods, policies, workloads
+from gangsched.lab.apiserver.tables import cluster, custom, devices, pods, policies, workloads
 from gangsched.lab.apiserver.tables.columns import Kind, Object
 
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
@@ -26,6 +26,7 @@ _KINDS: dict[str, Kind] = {
     **workloads.KINDS,
     **cluster.KINDS,
     **policies.KINDS,
+    **devices.KINDS,
 }
 
 Show = Callable[[Item], bytes]

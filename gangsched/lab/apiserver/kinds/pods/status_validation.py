@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gangsched.api_rules import names
 from gangsched.api_rules.names import Problems, qualified_name_problems
-from gangsched.api_rules.status import forbidden_field, invalid_value
+from gangsched.api_rules.status import duplicate_value, forbidden_field, invalid_value, required
 from gangsched.lab.apiserver.strategy import Object
 
 
@@ -37,7 +37,63 @@ def status_problems(new: Object, old: Object) -> Problems:
     problems += _terminated_stay_so(
         status.get("containerStatuses") or [], before.get("containerStatuses") or [], old["spec"]
     )
+    problems += _claims(status.get("resourceClaimStatuses") or [], old["spec"])
+    if (extended := status.get("extendedResourceClaimStatus")) is not None:
+        problems += _extended("status.extendedResourceClaimStatus", extended, old["spec"])
     return problems + _ip_problems(status, before)
+
+
+def _claims(found: list[Object], spec: Object) -> Problems:
+    """The names of the claims that were made from templates."""
+    known = {each.get("name") or "" for each in spec.get("resourceClaims") or ()}
+    problems: Problems = []
+    seen: set[str] = set()
+    for index, each in enumerate(found):
+        at, name = f"status.resourceClaimStatuses[{index}]", each.get("name") or ""
+        if name not in known:
+            says = "must match the name of an entry in `spec.resourceClaims`"
+            problems.append(invalid_value(f"{at}.name", name, says))
+        if name in seen:
+            problems.append(duplicate_value(f"{at}.name", name))
+        seen.add(name)
+        if (claim := each.get("resourceClaimName")) is not None:
+            problems += names.subdomain(f"{at}.resourceClaimName", claim)
+    return problems
+
+
+def _extended(field: str, found: Object, spec: Object) -> Problems:
+    """Which request of a scheduler's own claim serves which extended resource of which container."""
+    containers = {
+        each.get("name"): (each.get("resources") or {}).get("requests") or {}
+        for each in (*(spec.get("initContainers") or ()), *spec["containers"])
+    }
+    mappings = found.get("requestMappings") or []
+    problems: Problems = []
+    if not mappings:
+        problems.append(required(f"{field}.requestMappings", "at least one request mapping is required"))
+    keys = ("containerName", "resourceName", "requestName")
+    seen: set[tuple[str, ...]] = set()
+    for index, mapping in enumerate(mappings):
+        at = f"{field}.requestMappings[{index}]"
+        container, resource, request = mapped = tuple(mapping.get(key) or "" for key in keys)
+        if container not in containers:
+            says = "must match the name of an entry in spec.initContainers.name or spec.containers.name"
+            problems.append(invalid_value(f"{at}.containerName", container, says))
+        elif resource not in containers[container]:
+            says = (
+                "must match the extended resource name of an entry in "
+                "spec.initContainers.resources.requests or spec.containers.resources.requests"
+            )
+            problems.append(invalid_value(f"{at}.resourceName", resource, says))
+        problems += names.label(f"{field}.requestName", request)
+        if mapped in seen:
+            problems += [
+                duplicate_value(f"{at}.{key}", value) for key, value in zip(keys, mapped, strict=True)
+            ]
+        seen.add(mapped)
+    name = found.get("resourceClaimName") or ""
+    at = f"{field}.resourceClaimName"
+    return problems + (names.subdomain(at, name) if name else [required(at)])
 
 
 def _terminated_stay_so(now: list[Object], before: list[Object], spec: Object) -> Problems:
