@@ -24,7 +24,7 @@ from gangsched.kube.transport.http1 import segment
 from gangsched.kube.watch.decode import Kind, all_kinds, followed
 from gangsched.model.events import Event, KindMissing, KindSynced, NodeAdded, ObjectRefused, PodAdded
 from gangsched.model.objects import Node, Pod
-from gangsched.model.workloads import DEVICE_CLASSES
+from gangsched.model.resource_claims.objects import DEVICE_CLASSES
 from gangsched.plugins import build_profiles
 
 _ALWAYS = ("pods", "nodes")

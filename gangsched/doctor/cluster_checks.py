@@ -19,11 +19,11 @@ from gangsched.model.devices.annotations import Device, parse_devices
 from gangsched.model.devices.labels import inventory_text
 from gangsched.model.objects import Condition, Node, Pod
 from gangsched.model.pod_group import group_key
+from gangsched.model.resource_claims.objects import DEVICE_CLASS_PREFIX
 from gangsched.model.resources import pod_requests
 from gangsched.model.stated.load import LOAD_KEY, parse_load
 from gangsched.model.text.printable import several, shown
 from gangsched.model.text.quantity import to_int
-from gangsched.model.workloads import DEVICE_CLASS_PREFIX
 
 AGENT_NAMESPACE = "gangsched-agent"
 # Three heartbeats of an agent, and time to spare.

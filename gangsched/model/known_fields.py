@@ -15,6 +15,7 @@ from typing import Any
 from gangsched.model import objects, storage, workloads
 from gangsched.model.fields import Fields, Tree, paths_of, tree_of
 from gangsched.model.owners import jobs
+from gangsched.model.resource_claims import objects as claims
 
 _ON_ITS_NODE = "its kubelet's business, the same on every node"
 _MOUNTED = "mounted wherever the pod runs; kube-scheduler does not look at it either"
@@ -276,7 +277,7 @@ KINDS: Mapping[str, Decoded] = {
         ),
     ),
     "DeviceClass": (
-        workloads.DeviceClass,
+        claims.DeviceClass,
         Fields(
             without_effect={
                 **_EVERYWHERE,

@@ -32,22 +32,6 @@ class PriorityClass(_Kept):
     global_default: bool = False
 
 
-DEVICE_CLASSES = "deviceclasses.resource.k8s.io"
-DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
-"""Before a DeviceClass' name: the resource by which any pod asks for a device of it (KEP-5004)."""
-
-
-class _DeviceClassSpec(_Kept):
-    extended_resource_name: str = ""
-
-
-class DeviceClass(_Kept):
-    """Devices that Dynamic Resource Allocation gives, also to pods that request the resource named here."""
-
-    metadata: ObjectMeta
-    spec: _DeviceClassSpec = msgspec.field(default_factory=_DeviceClassSpec)
-
-
 class _EqualitySpec(_Kept):
     selector: dict[str, str] | None = None
 

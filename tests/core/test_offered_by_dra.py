@@ -9,7 +9,7 @@ from gangsched.core.explaining.explain import explain
 from gangsched.lab.sim.objects import GPU, make_node, make_pod
 from gangsched.model import events as ev
 from gangsched.model.objects import Container, Node, ObjectMeta, Pod, ResourceRequirements
-from gangsched.model.workloads import DEVICE_CLASSES, DeviceClass, _DeviceClassSpec
+from gangsched.model.resource_claims.objects import DEVICE_CLASSES, ClassSpec, DeviceClass
 from tests.support.scenario import Cluster
 
 SAID = "is offered by Dynamic Resource Allocation alone (DeviceClass gpu.nvidia.com)"
@@ -18,7 +18,7 @@ IMPLICIT = "deviceclass.resource.kubernetes.io/gpu.nvidia.com"
 
 def device_class(name: str = "gpu.nvidia.com", resource: str = GPU) -> ev.ObjectPut:
     meta = ObjectMeta(name=name, uid=f"uid-{name}")
-    return ev.ObjectPut(DEVICE_CLASSES, DeviceClass(meta, _DeviceClassSpec(resource)))
+    return ev.ObjectPut(DEVICE_CLASSES, DeviceClass(meta, ClassSpec(extended_resource_name=resource)))
 
 
 def without_gpus(**more: int) -> Node:

@@ -19,8 +19,8 @@ from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.core.why import Why
 from gangsched.core.why.not_tried import NotDoneYet
 from gangsched.model.objects import SelectorRequirement, Taint, Toleration
+from gangsched.model.resource_claims.objects import DEVICE_CLASS_PREFIX, DEVICE_CLASSES
 from gangsched.model.text.printable import shown
-from gangsched.model.workloads import DEVICE_CLASS_PREFIX, DEVICE_CLASSES
 
 # Limits: names in a sentence and sentences of a kind; nodes; terms and tolerations.
 _MAX_NAMED = 3

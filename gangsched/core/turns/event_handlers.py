@@ -25,9 +25,10 @@ from gangsched.model import events as ev
 from gangsched.model.objects import Node
 from gangsched.model.owners import OWNER_KINDS, Owner, OwnerName
 from gangsched.model.pod_group import CORE, DIALECTS, GroupKey
+from gangsched.model.resource_claims.objects import DEVICE_CLASSES
 from gangsched.model.stated.load import ReportedUsage
 from gangsched.model.text.printable import marked
-from gangsched.model.workloads import DEVICE_CLASSES, PRIORITY_CLASSES, PodDisruptionBudget, selector_keys
+from gangsched.model.workloads import PRIORITY_CLASSES, PodDisruptionBudget, selector_keys
 
 
 class ClusterObjects:

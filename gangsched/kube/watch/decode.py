@@ -50,6 +50,7 @@ from gangsched.model.events import (
 from gangsched.model.objects import CustomObject, Node, ObjectMeta, PlainObject, Pod
 from gangsched.model.owners import OWNER_KINDS, OwnerKind, OwnerName
 from gangsched.model.pod_group import OBJECT_KINDS
+from gangsched.model.resource_claims.objects import DEVICE_CLASSES, DeviceClass
 from gangsched.model.storage import (
     CsiDriver,
     CsiNode,
@@ -61,9 +62,7 @@ from gangsched.model.storage import (
 )
 from gangsched.model.text import bounded
 from gangsched.model.workloads import (
-    DEVICE_CLASSES,
     PRIORITY_CLASSES,
-    DeviceClass,
     Namespace,
     PodDisruptionBudget,
     PriorityClass,

@@ -26,8 +26,9 @@ from gangsched.core.types.templates.per_template import PerTemplate
 from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.model.objects import NodeAffinity as AffinityRules
 from gangsched.model.objects import NodeSelectorTerm, PreferredSchedulingTerm
+from gangsched.model.selectors import unusable
 from gangsched.model.text.names import is_label_value, is_qualified_name
-from gangsched.plugins.nodes.node_selector import EVERYWHERE, Asked, match_any_term, match_labels, problem
+from gangsched.plugins.nodes.node_selector import EVERYWHERE, Asked, match_any_term, match_labels
 
 REASON = "node(s) didn't match Pod's node affinity/selector"
 REASON_ADDED = "node(s) didn't match scheduler-enforced node affinity"
@@ -56,7 +57,7 @@ class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
 
 
 def _check_term(term: NodeSelectorTerm, path: str) -> None:
-    wrong = problem(term)
+    wrong = unusable(term)
     if wrong:
         raise ValueError(f"{path}: {wrong}")
     for i, one in enumerate(term.match_expressions or ()):

@@ -9,7 +9,6 @@ Sources: k8s.io/component-helpers `scheduling/corev1/nodeaffinity`, k8s.io/apima
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -19,12 +18,9 @@ from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.cache.view.rows import RowQueries
 from gangsched.core.framework.interface import BoolArray, IntArray
 from gangsched.model.objects import NodeSelectorTerm, SelectorRequirement
+from gangsched.model.selectors import int64, unusable
 
 EVERYWHERE = slice(None)
-FIELD_NAME = "metadata.name"
-_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
-# strconv.ParseInt(text, 10, 64), except for its range.
-_INTEGER = re.compile(r"[+-]?[0-9]{1,30}")
 
 
 def match_labels(labels: Mapping[str, str], view: NodeQueries, at: slice) -> BoolArray:
@@ -58,7 +54,7 @@ class Asked:
     def term(self, term: NodeSelectorTerm) -> BoolArray:
         """Matches all requirements of the term; an empty or invalid term matches nothing. A fresh array."""
         view, at = self._view, self._at
-        if not (term.match_expressions or term.match_fields) or problem(term):
+        if not (term.match_expressions or term.match_fields) or unusable(term):
             return _full(view, at, False)
         mask = _full(view, at, True)
         for requirement in term.match_expressions or ():
@@ -99,7 +95,7 @@ class Asked:
                 table = np.zeros(len(values) + 1, dtype=np.bool_)
                 table[found] = True
                 return table[asked] if requirement.operator == "In" else ~table[asked]
-        limit = _int64(wanted[0]) or 0
+        limit = int64(wanted[0]) or 0
         numbers, are_numbers = self._as_numbers(requirement.key)
         mask = numbers > limit if requirement.operator == "Gt" else numbers < limit
         return mask & are_numbers
@@ -115,43 +111,10 @@ class Asked:
         table = np.zeros(len(values) + 1, dtype=np.int64)
         is_number = np.zeros(len(values) + 1, dtype=np.bool_)
         for code in np.unique(asked).tolist():
-            number = _int64(texts[code]) if code != MISSING else None
+            number = int64(texts[code]) if code != MISSING else None
             if number is not None:
                 table[code], is_number[code] = number, True
         return self._numbers.setdefault(key, (table[asked], is_number[asked]))
-
-
-def problem(term: NodeSelectorTerm) -> str:
-    """Returns why the term is unusable, else "". The API server rejects such pods; old ones may exist."""
-    for requirement in term.match_expressions or ():
-        n_values = len(requirement.values or ())
-        match requirement.operator:
-            case "In" | "NotIn":
-                if not n_values:
-                    return f"{requirement.operator} needs at least one value"
-            case "Exists" | "DoesNotExist":
-                if n_values:
-                    return f"{requirement.operator} takes no values"
-            case "Gt" | "Lt":
-                if n_values != 1 or _int64((requirement.values or [""])[0]) is None:
-                    return f"{requirement.operator} needs exactly one value, a whole number"
-            case other:
-                return f"{other!r} is not an operator; there are {', '.join(_OPERATORS)}"
-    for requirement in term.match_fields or ():
-        if requirement.key != FIELD_NAME:
-            return f"matchFields knows {FIELD_NAME}, not {requirement.key!r}"
-        if requirement.operator not in ("In", "NotIn"):
-            return f"matchFields knows In and NotIn, not {requirement.operator!r}"
-        if len(requirement.values or ()) != 1:
-            return "matchFields needs exactly one value"
-    return ""
-
-
-def _int64(text: str) -> int | None:
-    if not _INTEGER.fullmatch(text):
-        return None
-    number = int(text)
-    return number if -(2**63) <= number < 2**63 else None
 
 
 def _full(view: RowQueries, at: slice, value: bool) -> BoolArray:

@@ -56,7 +56,7 @@ from gangsched.core.why.released import (
     VictimsStay,
     WithProblem,
 )
-from gangsched.model.workloads import DEVICE_CLASSES
+from gangsched.model.resource_claims.objects import DEVICE_CLASSES
 
 # Limit on claims made for other groups in one turn; each costs a plan.
 _MAX_CLAIMED = 4
