@@ -1,0 +1,110 @@
+"""Selectors: whether a selector of devices is true of a device, evaluated once for all that are equal to it.
+
+An expression reads a few attributes: 40,000 devices with a UUID each are one device to a selector on their
+model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+
+from gangsched.core.resource_claims.devices import ListedDevice
+from gangsched.model.cel import selector as cel
+from gangsched.model.cel.scope import Reads
+from gangsched.model.cel.selector import Attribute
+from gangsched.model.cel.values import SelectorError
+from gangsched.model.resource_claims.objects import DeviceCapacity
+
+Verdict = bool | SelectorError
+# Compiled expressions, and answers of each, that are kept.
+_MAX_EXPRESSIONS = 1024
+_MAX_ANSWERS = 65_536
+
+
+class _Compiled:
+    __slots__ = ("answers", "error", "selector")
+
+    def __init__(self, expression: str) -> None:
+        self.answers: dict[Hashable, Verdict] = {}
+        self.selector: cel.DeviceSelector | None = None
+        self.error: SelectorError | None = None
+        try:
+            self.selector = cel.compile(expression)
+        except SelectorError as error:
+            self.error = error
+
+    def verdict(self, device: ListedDevice) -> Verdict:
+        if self.selector is None:
+            assert self.error is not None
+            return self.error
+        key = _projected(device, self.selector.reads)
+        found = self.answers.get(key)
+        if found is None:
+            if len(self.answers) >= _MAX_ANSWERS:
+                self.answers.clear()
+            found = self.answers[key] = _evaluated(self.selector, device)
+        return found
+
+
+class Selectors:
+    """What selectors say of devices. Nothing of it can change: a device of a new slice is another one."""
+
+    def __init__(self) -> None:
+        self._compiled: dict[str, _Compiled] = {}
+
+    def verdict(self, expression: str, device: ListedDevice) -> Verdict:
+        """Whether it is true of the device, or why that cannot be known."""
+        return self._of(expression).verdict(device)
+
+    def reads(self, expression: str) -> Reads | None:
+        """Returns what it reads of a device; None: it does not compile."""
+        selector = self._of(expression).selector
+        return None if selector is None else selector.reads
+
+    def problem(self, expression: str) -> SelectorError | None:
+        """Returns why the expression does not compile."""
+        return self._of(expression).error
+
+    def _of(self, expression: str) -> _Compiled:
+        found = self._compiled.get(expression)
+        if found is None:
+            if len(self._compiled) >= _MAX_EXPRESSIONS:
+                self._compiled.clear()
+            found = self._compiled[expression] = _Compiled(expression)
+        return found
+
+
+def _evaluated(selector: cel.DeviceSelector, device: ListedDevice) -> Verdict:
+    try:
+        return selector.matches(device.selectable)
+    except SelectorError as error:
+        return error
+
+
+def _projected(device: ListedDevice, reads: Reads) -> Hashable:
+    """Returns a value that is equal for devices of which the selector says the same."""
+    if device.is_odd:
+        return device.id
+    driver = device.id.driver
+    attributes = _values(device.attributes, driver, reads.attributes)
+    capacities = _values(device.capacity, driver, reads.capacities)
+    return attributes, capacities, driver if reads.driver else "", device.shareable and reads.shareable
+
+
+def _values(
+    known: Mapping[str, Attribute | DeviceCapacity], driver: str, names: frozenset[tuple[str, str]] | None
+) -> Hashable:
+    if not known and names is not None:
+        return ()
+    if names is None:
+        return (driver, *((name, _value(one)) for name, one in sorted(known.items())))
+    found = []
+    for domain, name in sorted(names):
+        qualified = known.get(f"{domain}/{name}")
+        short = known.get(name) if domain == driver else None
+        found.append((qualified and _value(qualified), short and _value(short)))
+    return tuple(found)
+
+
+def _value(one: Attribute | DeviceCapacity) -> Hashable:
+    return one if isinstance(one, Attribute) else one.value
