@@ -25,14 +25,14 @@ import (
 )
 
 // What the gates that are on in 1.37 select (AllocatorFeatures in pkg/scheduler/framework/plugins/dynamicresources).
+// FractionalCapacityRange is off unless the servers run with --min-compatibility-version=1.37.
 var defaults = structured.Features{
-	AdminAccess:             true,
-	ConsumableCapacity:      true,
-	DeviceBindingAndStatus:  true,
-	DeviceTaints:            true,
-	FractionalCapacityRange: true,
-	PartitionableDevices:    true,
-	PrioritizedList:         true,
+	AdminAccess:            true,
+	ConsumableCapacity:     true,
+	DeviceBindingAndStatus: true,
+	DeviceTaints:           true,
+	PartitionableDevices:   true,
+	PrioritizedList:        true,
 }
 
 // A search is exponential, and a case must not hang the run.
