@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, tee
 from typing import Any
 
 from gangsched.lab.controlplane import assets
@@ -67,9 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     answer: Callable[[Case], Answer] = importlib.import_module("tests.resource_claims.ours").answer
     counts: Counter[str] = Counter()
     n_different = 0
-    asked = (case(arguments.seed, at) for at in range(arguments.cases))
-    for at, theirs in enumerate(ask(asked)):
-        one = case(arguments.seed, at)
+    cases, asked = tee(case(arguments.seed, at) for at in range(arguments.cases))
+    for at, (theirs, one) in enumerate(zip(ask(asked), cases, strict=True)):
         counts.update(kind(answered) for answered in theirs["nodes"].values())
         if found := list(differences(one, theirs, answer(one))):
             n_different += 1
