@@ -2,8 +2,9 @@
 # make test        set everything up in .venv and run every check; needs Python 3.11+ and, for the
 #                  real-server tests, a Go toolchain (or KUBEBUILDER_ASSETS); as root, with containerd, runc and
 #                  busybox-static, real kubelets too
-# make check       the quick way round: lint, and the tests of core, model, plugins and house; two minutes on two cores
-# make lint        ruff, types and the import contracts only
+# make check       the quick way round: lint, and the tests of core, model, plugins and house but for those marked `long`,
+#                  which compare hundreds of cases or play days through; two minutes on two cores
+# make lint        ruff, the import contracts and types only
 # make pythons     what could differ on the other Pythons that are promised, on those that are found here
 # make storm       simulated storms for STORM_MINUTES (default 2), other seeds for each commit
 # make long-storm  LONG_STORM_SEEDS (default 0..19999) of the full storm and of the duel of two schedulers, late binds
@@ -45,6 +46,7 @@ $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
 endef
 PYTEST_ARGS ?=
 PYTEST_JOBS ?= 3
+CHECK_JOBS ?= 2
 STORM_MINUTES ?= 2
 STORM_JOBS ?= 2
 LONG_STORM_SEEDS ?= 0..19999
@@ -58,7 +60,7 @@ CHECKED ?= tests/house tests/core tests/model tests/plugins
 # Images set it. Here each of the hundreds of processes that tests start would compile all that it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test check pythons demo lint storm long-storm controlplane venv lock protocol docs docs-reference chart wheels release sbom versions conformance day clean help
+.PHONY: test check pythons demo lint style contracts storm long-storm controlplane venv lock protocol docs docs-reference chart wheels release sbom versions conformance day clean help
 
 # A find of the storms does not keep pytest from running, and fails the run when pytest has ended: its seed and the
 # command that shows it again are printed last. Where nothing is found, pytest's summary is the last line.
@@ -80,8 +82,13 @@ test: $(STAMP)
 	fi; \
 	exit $$status
 
-check: lint
-	@$(BIN)/python -m pytest -q -n $(PYTEST_JOBS) -m "not real" $(CHECKED) $(PYTEST_ARGS)
+# None of its tests waits, so two keep two cores busy. mypy keeps one busy for 40 s when nothing is known from the time
+# before, and has only to be done when they are; what it finds is printed last.
+check: style contracts
+	@mkdir -p build
+	@$(BIN)/mypy >build/types.txt 2>&1 & types=$$!; trap "kill $$types" INT TERM; status=0; \
+	$(BIN)/python -m pytest -q -n $(CHECK_JOBS) -m "not real and not long" $(CHECKED) $(PYTEST_ARGS) || status=$$?; \
+	wait $$types || status=$$?; echo "== mypy"; cat build/types.txt; exit $$status
 
 pythons: $(STAMP)
 	@$(BIN)/python -m tests.pythons $(PYTHONS)
@@ -89,11 +96,15 @@ pythons: $(STAMP)
 demo: $(RUNTIME)
 	@$(BIN)/gangsched demo $(DEMO_ARGS)
 
-lint: $(STAMP)
-	@echo "== ruff"
-	@$(BIN)/ruff check .
+lint: style contracts
 	@echo "== mypy"
 	@$(BIN)/mypy
+
+style: $(STAMP)
+	@echo "== ruff"
+	@$(BIN)/ruff check .
+
+contracts: $(STAMP)
 	@echo "== import contracts"
 	@$(BIN)/lint-imports
 

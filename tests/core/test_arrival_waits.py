@@ -102,6 +102,7 @@ def test_who_names_another_queue_by_now_is_not_waited_for() -> None:
     assert not is_passed(c.wait(120.0))
 
 
+@pytest.mark.long
 def test_a_wait_is_forgotten_after_a_week() -> None:
     c = one_waits_for_all(two_nodes())
     c.submit(walled(gang("gives-up", pods=2, gpus=8), "3000h")).run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -25,6 +26,7 @@ from gangsched.model.stated.packing_weight import PACKING_WEIGHT_KEY
 from tests.core.plugins import with_plugins
 from tests.core.test_preferences import GOOD, like
 from tests.plugins.bandwidths import report
+from tests.support.long import all_but
 from tests.support.scenario import Cluster
 
 _next = Batching.next
@@ -159,7 +161,7 @@ class _Story:
 
 
 @pytest.mark.parametrize("prefers", [False, True])
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize("block", all_but(1, range(6)))
 def test_decisions_are_those_of_packing_each_gang_from_nothing(
     block: int, prefers: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,7 +185,7 @@ def test_decisions_are_those_of_packing_each_gang_from_nothing(
 
 @pytest.mark.parametrize(
     ("weight", "by_link"),
-    [*((weight, False) for weight in (0, 1, 2, 5, 20, 1000)), (1, True), (5, True), (20, True)],
+    all_but(1, [(5, False), *product((0, 1, 2, 20, 1000), (False,)), *product((1, 5, 20), (True,))]),
 )
 def test_weighed_decisions_are_those_of_computing_all_again_for_each_member(
     weight: int, by_link: bool, monkeypatch: pytest.MonkeyPatch

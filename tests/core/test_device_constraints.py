@@ -23,6 +23,7 @@ from gangsched.model.pod_group import GROUPS_KEY
 from gangsched.plugins import IN_TREE, build_profiles
 from tests.model.test_device_sets import constraint as drawn_constraint
 from tests.model.test_device_sets import drawn, fits
+from tests.support.long import all_but
 from tests.support.scenario import Cluster, cluster, with_annotations
 
 
@@ -256,7 +257,7 @@ def test_a_gang_is_refused_only_when_no_assignment_exists(seed: int) -> None:
         case.check_bound(c)
 
 
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize("block", all_but(1, range(6)))
 def test_where_a_search_for_sets_gives_up_it_is_reported_and_nothing_is_called_proved(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

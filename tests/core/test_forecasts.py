@@ -341,6 +341,7 @@ class Town:
                 self._told.setdefault(key.name.partition("#")[0], one.between_s)
 
 
+@pytest.mark.long
 def test_about_four_in_five_start_within_the_first_range_reported() -> None:
     held = Town(1, 120, over=4.0, load=1.15).held
     assert len(held) > 50

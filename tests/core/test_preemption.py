@@ -638,6 +638,7 @@ def test_the_deadline_leaves_all_victims_their_grace_period() -> None:
     assert c.state("high") != "waiting"
 
 
+@pytest.mark.long
 def test_a_victim_that_states_a_grace_period_of_years_is_waited_for_a_day_at_most() -> None:
     """The least important pod would keep everybody more important waiting, whoever else might go."""
     c = cluster(nodes=2)

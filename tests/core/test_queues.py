@@ -240,6 +240,7 @@ def known_ends(c: Cluster) -> list[float]:
     ]
 
 
+@pytest.mark.long
 def test_how_long_a_queue_still_runs_is_the_same_when_the_ends_of_pods_are_forgotten_early(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

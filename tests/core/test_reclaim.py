@@ -574,6 +574,7 @@ class Storm:
                 self.c.submit(replace(pod, metadata=replace(pod.metadata, uid=uid)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("limited", [False, True], ids=["without limits", "below limits"])
 def test_what_is_guaranteed_and_asked_for_is_held_at_rest(*, limited: bool) -> None:
     """Pods of one GPU, so that no shape is in the way."""
@@ -597,6 +598,7 @@ def test_room_made_for_one_is_not_taken_by_who_waits_for_others_to_go(seed: int)
 SEEDS = int(os.environ.get("GANGSCHED_RECLAIM_SEEDS", "30"))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(max(120, 2 * SEEDS))
 @pytest.mark.parametrize("limited", [False, True], ids=["without limits", "below limits"])
 def test_no_loops_and_no_queue_at_its_guarantee_loses_a_pod_in_a_storm(*, limited: bool) -> None:

@@ -308,6 +308,7 @@ def passes(word: Word, tree: str) -> bool:
     return tree == KUEUES and WORKLOAD in word.owners
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tree", [LIMITED, KUEUES], ids=["limits", "kueue-passes-limits"])
 def test_a_limit_holds_whatever_is_written_on_new_pods(tree: str) -> None:
     broken = []
@@ -321,6 +322,7 @@ def test_a_limit_holds_whatever_is_written_on_new_pods(tree: str) -> None:
     assert broken == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tree", [LIMITED, KUEUES], ids=["limits", "kueue-passes-limits"])
 def test_a_limit_holds_whatever_is_written_later(tree: str) -> None:
     """First on pods that the limit keeps out, then on those that run."""
@@ -349,6 +351,7 @@ def test_only_what_kueue_has_admitted_passes_and_only_where_the_file_says_so(tre
     assert held(c.submit(pods(word)).settled(), "t") == n
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("queues", [LIMITED, SHARED], ids=["limits", "shared"])
 def test_what_is_changed_in_an_owner_later_lifts_nothing(queues: str) -> None:
     """A gang as its controller makes it runs beside others' pods; then a field of its object is changed."""
@@ -402,6 +405,7 @@ def evictions_of_others(c: Cluster) -> int:
     return sum(one.namespace != "t" for one in gone)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("queues", [SHARED, ""], ids=["queues", "no-queues"])
 def test_no_pod_of_others_is_evicted_for_what_is_written(queues: str) -> None:
     """The honest tenant holds the whole node, more than what it is guaranteed; priorities are equal."""
@@ -416,6 +420,7 @@ def test_no_pod_of_others_is_evicted_for_what_is_written(queues: str) -> None:
     assert broken == []
 
 
+@pytest.mark.long
 def test_a_guarantee_is_got_back_whatever_is_written() -> None:
     """The tenant has borrowed the whole node; half of it is guaranteed to the honest one, who comes later."""
     broken = []

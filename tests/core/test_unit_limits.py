@@ -149,6 +149,7 @@ def lines_of_a_search(n_terms: int, *, priority: int = 0) -> int:
     return n_lines
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("priority", [0, 10], ids=["orders", "victims"])
 def test_a_search_costs_about_the_same_whatever_each_look_costs(priority: int) -> None:
     short, long = lines_of_a_search(2, priority=priority), lines_of_a_search(90, priority=priority)

@@ -16,16 +16,19 @@ ROOMS = sorted(path.name for path in HOUSE.iterdir() if (path / "__init__.py").e
 # With `gangsched` before it or without; "podgroups.core" and "self.core.x" are none.
 _DOTTED = re.compile(rf"(?<![\w./\-])(?:gangsched\.)?((?:{'|'.join(ROOMS)})(?:\.[A-Za-z_]\w*)+)")
 _FILE = re.compile(rf"(?<![\w./\-])(?:gangsched/)?((?:{'|'.join(ROOMS)})(?:/\w+)*/\w+\.py)\b")
+_IMPORT = re.compile(r"^ *(?:from [\w.]+ )?import .*$", re.MULTILINE)
 _TEST = re.compile(r"(?<![\w./\-])(tests/[\w/]+\.py)\b")
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
     """Strings that stand alone, and comments, with their lines.
 
-    A file is taken apart into tokens, which takes long, only where something in it looks like a comment that
-    mentions a module.
+    A file is taken apart, which takes long, only where something in it looks like a mention, and into tokens
+    only where a comment may have one.
     """
     source = path.read_text()
+    if not mentions(_IMPORT.sub("", source)):
+        return
     for node in ast.walk(ast.parse(source)):
         alone = node.value if isinstance(node, ast.Expr) else None
         if isinstance(alone, ast.Constant) and isinstance(alone.value, str):

@@ -127,6 +127,7 @@ VALUES = st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.long
 @settings(max_examples=3000, deadline=None)
 @given(name=st.sampled_from(sorted(FUNCTIONS)), values=st.lists(VALUES, max_size=4))
 def test_any_function_takes_any_values_or_says_no(name: str, values: list[str]) -> None:
