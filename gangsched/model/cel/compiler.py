@@ -30,6 +30,7 @@ from gangsched.model.cel.values import (
     check_key,
     compare,
     contains,
+    decided,
     equal,
     find,
     has_key,
@@ -283,23 +284,9 @@ class _Compiler(Scope):
         return has
 
     def _logic(self, call: Invocation) -> Step:
-        """`&&` and `||`: one part that decides is enough, whatever fails beside it."""
         steps, position = [self.visit(argument) for argument in call.arguments], call.position
-        stops_at = call.function == "||"
-
-        def logic(run: Run) -> bool:
-            failed: Fault | None = None
-            for step in steps:
-                try:
-                    if truth(step(run), position) is stops_at:
-                        return stops_at
-                except Fault as fault:
-                    failed = failed or fault
-            if failed is not None:
-                raise failed
-            return not stops_at
-
-        return logic
+        decides = call.function == "||"
+        return lambda run: decided(steps, run, position, by=decides)
 
     def _condition(self, call: Invocation) -> Step:
         condition, position = self.visit(call.arguments[0]), call.position

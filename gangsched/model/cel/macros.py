@@ -24,6 +24,7 @@ from gangsched.model.cel.values import (
     Run,
     Value,
     a_type,
+    decided,
     key_of,
     placed,
     plain_key,
@@ -79,26 +80,13 @@ def _rounds(scope: Scope, call: Invocation, n_variables: int) -> _Rounds:
     return _Rounds(each, body, slots)
 
 
-def _quantifier(stops_at: bool) -> Macro:
-    """`all` and `exists`: one round that decides is enough, whatever fails in the others."""
+def _quantifier(decides: bool) -> Macro:
+    """`all` and `exists`."""
 
     def quantifier(scope: Scope, call: Invocation) -> Step:
         each, (predicate,), _ = _rounds(scope, call, len(call.arguments) - 1)
         position = call.position
-
-        def quantified(run: Run) -> bool:
-            failed: Fault | None = None
-            for _ in each(run):
-                try:
-                    if truth(predicate(run), position) is stops_at:
-                        return stops_at
-                except Fault as fault:
-                    failed = failed or fault
-            if failed is not None:
-                raise failed
-            return not stops_at
-
-        return quantified
+        return lambda run: decided((predicate for _ in each(run)), run, position, by=decides)
 
     return quantifier
 
@@ -217,10 +205,10 @@ def _on_optional(wraps: bool) -> Macro:
 
 
 MACROS: dict[tuple[str, int], Macro] = {
-    ("all", 2): _quantifier(stops_at=False),
-    ("all", 3): _quantifier(stops_at=False),
-    ("exists", 2): _quantifier(stops_at=True),
-    ("exists", 3): _quantifier(stops_at=True),
+    ("all", 2): _quantifier(decides=False),
+    ("all", 3): _quantifier(decides=False),
+    ("exists", 2): _quantifier(decides=True),
+    ("exists", 3): _quantifier(decides=True),
     ("exists_one", 2): _exists_one,
     ("exists_one", 3): _exists_one,
     ("existsOne", 3): _exists_one,

@@ -9,7 +9,7 @@ is an int to Python. Source: cel-go v0.29.2 `common/types`, and the types of k8s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from gangsched.errors import ParseError
@@ -356,3 +356,20 @@ def truth(value: Value, position: int) -> bool:
     if value is True or value is False:
         return bool(value)
     raise Fault(f"a condition is true or false, not {a_type(value)}", position)
+
+
+def decided(conditions: Iterable[Callable[[Run], Value]], run: Run, position: int, *, by: bool) -> bool:
+    """Whether one of the conditions is `by`, which decides, whatever fails beside it; `not by` if none is.
+
+    Raises: Fault (none decides, and one has failed: the first that did), Aborted.
+    """
+    failed: Fault | None = None
+    for condition in conditions:
+        try:
+            if truth(condition(run), position) is by:
+                return by
+        except Fault as fault:
+            failed = failed or fault
+    if failed is not None:
+        raise failed
+    return not by

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gangsched.model.cel.library import functions
 from gangsched.model.cel.library.functions import FUNCTIONS
 from gangsched.model.cel.selector import Attribute, SelectableDevice, compile
 from gangsched.model.cel.syntax import MAX_DEPTH
@@ -58,6 +59,28 @@ def doubled(last: str, made: str, n: int = 40) -> str:
 def test_work_without_end_is_stopped(expression: str) -> None:
     with pytest.raises(SelectorError, match=TOO_MANY):
         compile(expression).matches(DEVICE)
+
+
+def test_a_failing_loop_looks_a_function_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[functions.Kinds] = []
+    fit = functions._fit
+
+    def noted(takes: functions.Kinds, kinds: functions.Kinds) -> bool:
+        looked_at.extend([takes] if kinds == (float, int) else [])
+        return fit(takes, kinds)
+
+    monkeypatch.setattr(functions, "_fit", noted)
+    FUNCTIONS["%"]._refused.clear()
+    with pytest.raises(SelectorError, match="% does not take"):
+        compile(rounds("dyn(1.0) % 2 == 1", n=2)).matches(DEVICE)
+    assert len(looked_at) == len(FUNCTIONS["%"]._overloads)
+
+
+def test_of_what_a_function_does_not_take_little_is_remembered() -> None:
+    for n in range(1, 3 * functions._MAX_REFUSED):
+        with pytest.raises(SelectorError, match="indexOf does not take"):
+            compile(f"'a'.indexOf({', '.join(['null'] * n)}) == 0").matches(DEVICE)
+    assert len(FUNCTIONS["indexOf"]._refused) <= functions._MAX_REFUSED
 
 
 def test_a_limit_cannot_be_caught() -> None:

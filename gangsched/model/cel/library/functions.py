@@ -38,6 +38,8 @@ _INT = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DOUBLE = re.compile(r"[+-]?(?:inf|infinity|[0-9._]+(?:e[+-]?[0-9_]+)?)|nan", re.ASCII | re.IGNORECASE)
 _HEX_DOUBLE = re.compile(r"[+-]?0x[0-9a-f._]+p[+-]?[0-9]+", re.ASCII | re.IGNORECASE)
 _MAX_DIGITS = 20
+# Of what a function has been called with in vain, so much is remembered: what is called again and again.
+_MAX_REFUSED = 64
 _BOOLS = {
     **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
     **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
@@ -47,12 +49,13 @@ _BOOLS = {
 class Function:
     """The overloads of one name."""
 
-    __slots__ = ("_found", "_overloads", "name")
+    __slots__ = ("_found", "_overloads", "_refused", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._overloads: dict[Kinds, Implementation] = {}
         self._found: dict[Kinds, Implementation] = {}
+        self._refused: set[Kinds] = set()
 
     def add(self, kinds: Kinds, implementation: Implementation) -> None:
         """Adds an overload; it takes the Run, then the arguments."""
@@ -61,13 +64,17 @@ class Function:
     def overload(self, kinds: Kinds) -> Implementation:
         """Returns the overload for arguments of these types, or one that raises a Fault."""
         found = self._found.get(kinds)
-        if found is None:
+        if found is not None:
+            return found
+        if kinds not in self._refused:
             for takes, implementation in self._overloads.items():
                 if _fit(takes, kinds):
                     self._found[kinds] = implementation
                     return implementation
-            return self._no_overload
-        return found
+            if len(self._refused) >= _MAX_REFUSED:
+                self._refused.clear()
+            self._refused.add(kinds)
+        return self._no_overload
 
     def _no_overload(self, run: Run, *values: Value) -> Value:
         raise Fault(f"{self.name} does not take ({', '.join(map(type_name, values))})")
