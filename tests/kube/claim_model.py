@@ -1,0 +1,732 @@
+"""The protocol of claims on the fence as a model: pods, claims, several leaders, and what others write.
+
+What must hold at any moment:
+
+A  A device is never in two claims of ours.
+B  A bound pod's claim is allocated and reserved for it, be the pod ours or somebody else's.
+D  A gang's first pod is bound only where the claims of all its pods are reserved.
+E  No pod is bound whose device another scheduler had allocated before we did.
+C  And the rest of D: wherever it is, the leader can bring everything to rest, by steps of its own and the
+   resourceclaim controller's: each gang is bound whole, or not at all and without an allocation. For that it
+   need not start anything: only a gang that is bound in part has to be planned.
+
+A *use* is a pod's use of a claim: an entry of the claim's `reservedFor`, by UID, once it is reserved. What a
+leader does, in any order that these rules allow:
+
+take over  sends: the fence, by compare-and-swap: epoch + 1, with the list as it was.
+           done: bump. refused: read the fence, once more.
+bump       sends: to each pod and claim of the listed gangs a patch of a mark, without a version; to the
+           claims of pods that are gone, too. The list stays as it is.
+           done, the last one: read pods and claims, and lead. The book is not older than this.
+read       if: nothing for it is on its way. sends: a read, or takes it from the watch.
+           done: the version is READ, which is not of use yet; uses are as its entries say, by UID.
+list       sends: the fence, by compare-and-swap: any gangs, among them all with anything on its way.
+           done: their versions that are READ are LISTED. Versions of the gangs that it leaves out are
+           forgotten. refused, and the epoch is another's: deposed, nothing more is sent.
+plan       if: the gang's pods and claims are read, the devices free in the book.
+           done: uses are WANTED, the devices promised. Taken back at will, as long as nothing is sent.
+keep       if: a claim is read, without the finalizer. sends: a patch that sets it, with the version as read.
+           done: the answer's version takes the place of that one. Otherwise: read.
+add        if: the claim is LISTED and has the finalizer, uses are WANTED.
+           sends: status with entries for these uses, beside those there are, and with an allocation if there
+           is none; the LISTED version.
+           done: uses are RESERVED; the answer's version is LISTED. Otherwise: settle.
+look       if: all uses of the gang's unbound pods are RESERVED. Waits until the watch has shown these writes:
+           then all that others wrote before is known.
+           done: uses are LOOKED. The device is in another claim, or any other "no": remove.
+bind       if: the pod is LISTED, and all uses of the gang's unbound pods are LOOKED, for the UIDs known.
+           sends: a Binding with UID and LISTED version.
+           done: the pod is bound. Otherwise: settle.
+remove     if: the claim is LISTED; its uses are RESERVED or LOOKED, or it is allocated without any entry;
+           their pods are read, and not bound; no Binding of the whole gang is on its way.
+           sends: status without these entries, and without the allocation if no entry is left then; the
+           LISTED version.
+           done: uses are NO; the device is free; the answer's version is LISTED. Otherwise: settle.
+settle     if: an add, a bind or a remove is on its way. sends: a read; where that shows neither its effect
+           nor a newer version, a bump, whose answer is then the read.
+           done: it cannot land any more. Everything is as read, and the version READ.
+evict      if: a gang is bound in part, and nothing for it is on its way. sends: evictions of its bound pods.
+
+On its way is what was sent and is neither answered nor settled. A device is free in the book while no other
+claim that can have it is allocated, or has a use that is not NO. A gang that is bound in part has no steps of
+its own: its bound pods are left out, and the claims of the others are found allocated, or are not.
+
+A version only grows, so all that counts is whether it still is the object's. The model has no numbers: what
+somebody holds is current or stale; a write with a stale version has no effect, and is not kept. So edits,
+bumps, tries and writes of the fence have no bound. Leaders, gangs, deletions and devices have (see Scenario);
+a process that starts again is a new leader. A lost message is one that never lands, a crashed leader one that
+does nothing more: each may, from any state on. Of the fence there are the epoch and the list; its writes are
+in tests/kube/fence_model.py. The book is what claims are now: a plan by an older one is a plan made earlier,
+unless it is older than the takeover. Not here: entries for a PodGroup, binding conditions (they are a "no"
+when looking, or none), which of several devices is taken, pods with several claims.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+ABLATIONS = {
+    "no version on claims": "writes of claims carry the UID alone",
+    "no version on pods": "a Binding carries the UID alone",
+    "no bump of claims": "a new leader bumps pods only",
+    "no bump of pods": "a new leader bumps claims only",
+    "no bump where the pod is gone": "a new leader bumps the claims of the listed pods that there are",
+    "list first": "a new leader reads and lists before it has bumped",
+    "the swap empties the list": "a new leader's first write has no list, as it knows whom to bump",
+    "unlists what is on its way": "the next list leaves out a gang whose last write is not settled",
+    "unlisted ones stay of use": "versions are of use after a list without their gang",
+    "no fence": "a list is taken as written whoever owns the fence",
+    "reads of claims are of use": "a claim's version is used as read, the fence unasked",
+    "reads of pods are of use": "a pod's version is used as read, the fence unasked",
+    "no bump of claims given up": "a write of a claim is given up without a bump",
+    "no bump of pods given up": "a Binding is given up without a bump",
+    "plans by an old book": "what was allocated before the takeover is not known when planning",
+    "frees at once": "a device is free in the book when its removal is sent",
+    "removes in doubt": "entries are removed while their pods' Bindings may land",
+    "removes beside binds": "entries are removed while Bindings of other pods of the gang may land",
+    "removes what it has not read": "entries are removed of pods that were not read since the takeover",
+    "binds unreserved": "a pod is bound when its claims are planned",
+    "binds one by one": "a pod is bound when its own claims are reserved",
+    "binds without a look": "pods are bound when their claims are reserved",
+    "found is looked at": "what is found reserved, as by an earlier leader, is bound without a look",
+    "reserved by name": "an entry for a pod of the same name counts",
+    "removes everything": "a claim is deallocated whoever else has an entry",
+    "replaces entries": "entries are written without those that others wrote",
+    "leaves the allocation": "entries are removed, and the allocation stays",
+    "adopts nothing": "what is found allocated is left as it is",
+    "no finalizer": "claims are allocated without it",
+}
+
+# A pod, and what is known of an allocation: SECOND is one of a device that another scheduler had already.
+UNBOUND, BOUND, GONE = range(3)
+ALLOCATED, SECOND = 1, 2
+# An entry of reservedFor, as bits: for the pod, and for a pod of its name that is gone.
+ENTRY, FORMER = 1, 2
+# What a leader has of a claim, and of a pod. It does not know that a version is stale, or that a pod is OLD.
+UNREAD, READ, LISTED, STALE, ADDING, REMOVING = range(6)
+SENT, IS_BOUND, OLD = 4, 5, 6
+READABLE = (UNREAD, STALE, OLD)
+WRITING = (ADDING, REMOVING)
+SEEN_UNBOUND = (READ, LISTED, STALE, OLD)
+# What a leader knows of a use. From WANTED_OLD on: of one by a pod that is gone, which it does not know.
+NO, WANTED, RESERVED, LOOKED, LEAVING, WANTED_OLD, RESERVED_OLD, LOOKED_OLD = range(8)
+AGED = {WANTED: WANTED_OLD, RESERVED: RESERVED_OLD, LOOKED: LOOKED_OLD}
+PLANNED = (WANTED, WANTED_OLD)
+HELD = (RESERVED, LOOKED, RESERVED_OLD, LOOKED_OLD)
+# What is on its way for a use.
+ADD, ADD_OLD, REMOVE = 1, 2, 3
+
+State = tuple[int, ...]
+Now = list[int]
+Take = Callable[[int], list[int]]
+
+
+class Scenario(NamedTuple):
+    """What is bounded. Gangs, pods, claims and devices are numbers from 0 on."""
+
+    gangs: tuple[tuple[int, ...], ...]
+    """For each gang its pods, each as the claim that it names; several may name the same one."""
+    devices: tuple[int, ...]
+    """For each claim the one device that it can have."""
+    n_leaders: int = 2
+    has_rival: bool = False
+    """Another scheduler may allocate device 0 in a claim of its own, and free it, at any time."""
+    has_stranger: bool = False
+    """A pod of another scheduler may use claim 0, which that one allocates if need be."""
+    n_deleted: int = 0
+    """How many pods may be deleted; each may then be created anew. The controller removes their entries."""
+    deletes_claims: bool = False
+    """Claims may be deleted and created anew: without a finalizer, or without entries, at once."""
+    evicts: bool = False
+    """The leader may evict the bound pods of half-bound gangs: for scenarios that leave no other way."""
+
+
+class Places:
+    """Where in a state one leader's knowledge is, and what it has on its way."""
+
+    def __init__(self, n_pods: int, n_claims: int, take: Take) -> None:
+        self.pod = take(n_pods)
+        self.claim = take(n_claims)
+        self.use = take(n_pods)
+        self.bump_pod = take(n_pods)
+        self.bump_claim = take(n_claims)
+        self.own = slice(self.pod[0], self.bump_claim[-1] + 1)
+        (self.is_deposed,) = take(1)
+        self.bind = take(n_pods)
+        self.write = take(n_pods)
+
+    def is_bumping(self, s: Sequence[int]) -> bool:
+        return any(s[at] for at in (*self.bump_pod, *self.bump_claim))
+
+
+Named = Iterator[tuple[str, State]]
+
+
+class Model:
+    """The steps from a state to the next ones, and what is wrong with a state.
+
+    As each pod has one claim, a pod's number is its use's number too.
+    """
+
+    def __init__(self, scenario: Scenario, without: str = "") -> None:
+        self.scenario, self.without = scenario, without
+        self.size = 0
+        claim_of = [claim for gang in scenario.gangs for claim in gang]
+        self.claim_of = claim_of
+        self.gang_of = [number for number, gang in enumerate(scenario.gangs) for _ in gang]
+        self.pods, self.claims = range(len(claim_of)), range(len(scenario.devices))
+        self.gangs = range(len(scenario.gangs))
+        self.pods_of = [[pod for pod in self.pods if self.gang_of[pod] == gang] for gang in self.gangs]
+        self.claims_of = [sorted(set(gang)) for gang in scenario.gangs]
+        self.users = [[pod for pod in self.pods if claim_of[pod] == claim] for claim in self.claims]
+        (self.epoch,) = self._take(1)
+        self.listed = self._take(len(self.gangs))
+        self.pod = self._take(len(self.pods))
+        self.allocation = self._take(len(self.claims))
+        self.finalizer = self._take(len(self.claims))
+        self.entry = self._take(len(self.pods))
+        self.rival, self.stranger, self.n_deleted, self.is_torn = self._take(4)
+        self.leaders = [
+            Places(len(self.pods), len(self.claims), self._take) for _ in range(scenario.n_leaders)
+        ]
+        own = self.leaders[0].own
+        self._nothing = [0] * (own.stop - own.start)
+        usable = (LISTED, STALE, OLD)
+        self._claim_usable = (*usable, READ) if without == "reads of claims are of use" else usable[:2]
+        self._pod_usable = (*usable, READ) if without == "reads of pods are of use" else usable
+        self._reads_count_late = READ in self._claim_usable + self._pod_usable or without == "no fence"
+        self._looked = LOOKED if scenario.has_rival else RESERVED
+
+    def _take(self, n: int) -> list[int]:
+        self.size += n
+        return list(range(self.size - n, self.size))
+
+    def first(self) -> State:
+        """One leads, and has read nothing yet."""
+        state = [0] * self.size
+        state[self.epoch] = 1
+        return tuple(state)
+
+    # -- what is wrong ---------------------------------------------------------------------------------
+
+    def fault(self, s: State) -> str:
+        """Which of A, B, D and E is broken; "" if none."""
+        holders: dict[int, int] = {}
+        for claim, device in enumerate(self.scenario.devices):
+            if s[self.allocation[claim]] and holders.setdefault(device, claim) != claim:
+                return "A: a device is in two claims"
+        for pod in self.pods:
+            if s[self.pod[pod]] == BOUND:
+                allocation = s[self.allocation[self.claim_of[pod]]]
+                if not allocation or not s[self.entry[pod]] & ENTRY:
+                    return "B: a pod is bound without its claim"
+                if allocation == SECOND:
+                    return "E: a pod is bound to a device that somebody else had before"
+        if s[self.stranger] and not s[self.allocation[0]]:
+            return "B: a stranger's pod has lost its claim"
+        return "D: the first pod is bound before all claims are reserved" if s[self.is_torn] else ""
+
+    def is_settled(self, s: State) -> bool:
+        """Whether each gang is bound whole, or not at all and without anything allocated for it."""
+        if self.leaders[s[self.epoch] - 1].is_bumping(s):
+            return False
+        for gang in self.gangs:
+            alive = [s[self.pod[pod]] for pod in self.pods_of[gang] if s[self.pod[pod]] != GONE]
+            n_bound = alive.count(BOUND)
+            if n_bound != len(alive) and n_bound:
+                return False
+            if not n_bound and any(s[self.entry[pod]] for pod in self.pods_of[gang]):
+                return False
+        return all(self._is_used(s, claim) for claim in self.claims if s[self.allocation[claim]])
+
+    def _is_used(self, s: Sequence[int], claim: int) -> bool:
+        """Whether any entry of its reservedFor is left."""
+        by_stranger = claim == 0 and s[self.stranger]
+        return bool(by_stranger) or any(s[self.entry[pod]] for pod in self.users[claim])
+
+    # -- what changes ----------------------------------------------------------------------------------
+
+    def _pod_changed(self, t: Now, pod: int) -> None:
+        """It has a new version: those that are held, and Bindings on their way, are stale."""
+        for me in self.leaders:
+            if t[me.pod[pod]] in (READ, LISTED):
+                t[me.pod[pod]] = STALE
+            if self.without != "no version on pods":
+                t[me.bind[pod]] = 0
+
+    def _claim_changed(self, t: Now, claim: int) -> None:
+        for me in self.leaders:
+            if t[me.claim[claim]] in (READ, LISTED):
+                t[me.claim[claim]] = STALE
+            if self.without != "no version on claims":
+                for pod in self.users[claim]:
+                    t[me.write[pod]] = 0
+
+    def _pod_goes(self, t: Now, pod: int) -> None:
+        """What names its UID names a pod that is gone, whatever comes under its name."""
+        t[self.pod[pod]] = GONE
+        self._pod_changed(t, pod)
+        if t[self.entry[pod]] & ENTRY:
+            t[self.entry[pod]] = FORMER
+        for me in self.leaders:
+            if t[me.pod[pod]] == STALE:
+                t[me.pod[pod]] = OLD
+            t[me.use[pod]] = AGED.get(t[me.use[pod]], t[me.use[pod]])
+            if t[me.write[pod]] == ADD:
+                t[me.write[pod]] = ADD_OLD
+
+    def _entries_removed(self, t: Now, claim: int) -> None:
+        """With the last entry the allocation goes, in the same write."""
+        if not self._is_used(t, claim):
+            t[self.allocation[claim]] = 0
+
+    def without_idle(self, s: State) -> State:
+        """The same state, as to what may follow, without leaders that can have no effect any more.
+
+        One that another has followed will not list again: what it has read is of no use to it. Without any
+        version of use, and without an answer that could bring one, nothing that it sends has an effect.
+        """
+        for me in self.leaders[: s[self.epoch] - 1]:
+            if not s[me.is_deposed]:
+                t = list(s)
+                for at in (*me.bump_pod, *me.bump_claim):
+                    t[at] = 0
+                if not self._reads_count_late:
+                    for at in (*me.pod, *me.claim):
+                        t[at] = STALE if t[at] == READ else t[at]
+                    is_armed = any(t[at] == LISTED for at in (*me.pod, *me.claim))
+                    if not is_armed and not any(t[at] for at in me.write):
+                        self._depose(t, me)
+                s = tuple(t)
+        return s
+
+    def _depose(self, t: Now, me: Places) -> None:
+        t[me.own] = self._nothing
+        t[me.is_deposed] = 1
+
+    # -- steps -----------------------------------------------------------------------------------------
+
+    def steps(self, s: State) -> Iterator[tuple[bool, str, State]]:
+        """Everything that may happen next: may the leader count on it, what it is, where it leads."""
+        yield from self._others(s)
+        n_led = s[self.epoch]
+        if n_led < self.scenario.n_leaders:
+            yield False, *self._takes_over(s, n_led)
+        for number, me in enumerate(self.leaders[:n_led]):
+            leads = number == n_led - 1
+            for part in (self._lands_bind, self._lands_write):
+                for what, then in part(s, me):
+                    yield leads, f"{number}: {what}", then
+            if s[me.is_deposed]:
+                continue
+            for what, then in self._own(s, me, leads):
+                yield leads, f"{number} {what}", then
+            for gang in () if me.is_bumping(s) and self.without != "list first" else self.gangs:
+                # Only a gang that is bound in part has to be planned, whatever else there is to do.
+                has_to = any(s[self.pod[pod]] == BOUND for pod in self.pods_of[gang])
+                for what, then in self._plans(s, me, gang):
+                    yield leads and has_to, f"{number} {what}", then
+
+    def _own(self, s: State, me: Places, leads: bool) -> Named:
+        if me.is_bumping(s):
+            yield from self._bumps(s, me)
+            if self.without != "list first":
+                return
+        yield from self._lists(s, me) if leads or self.without == "no fence" else self._is_refused(s, me)
+        if leads:
+            yield from self._evicts(s, me)
+        for step in (self._reads, self._unplans, self._looks, self._keeps, self._adds, self._removes):
+            yield from step(s, me)
+        for step in (self._settles_claims, self._binds, self._settles_binds):
+            yield from step(s, me)
+
+    def _others(self, s: State) -> Iterator[tuple[bool, str, State]]:
+        """Edits, deletions, another scheduler, and the resourceclaim controller, who may be counted on."""
+        for pod in self.pods:
+            t = list(s)
+            self._pod_changed(t, pod)
+            if s[self.pod[pod]] == UNBOUND and (then := tuple(t)) != s:
+                yield False, f"somebody edits pod {pod}", then
+            if s[self.pod[pod]] != GONE and s[self.n_deleted] < self.scenario.n_deleted:
+                t = list(s)
+                t[self.n_deleted] += 1
+                self._pod_goes(t, pod)
+                yield False, f"pod {pod} is deleted", tuple(t)
+            if s[self.pod[pod]] == GONE and self.scenario.n_deleted:
+                t = list(s)
+                t[self.pod[pod]] = UNBOUND
+                yield False, f"pod {pod} is created anew", tuple(t)
+            if s[self.entry[pod]] & FORMER:
+                t = list(s)
+                t[self.entry[pod]] &= ENTRY
+                self._entries_removed(t, self.claim_of[pod])
+                self._claim_changed(t, self.claim_of[pod])
+                yield True, f"the controller removes the entry of a former pod {pod}", tuple(t)
+        for claim in self.claims:
+            t = list(s)
+            self._claim_changed(t, claim)
+            if (then := tuple(t)) != s:
+                yield False, f"somebody edits claim {claim}", then
+            if self.scenario.deletes_claims and not (s[self.finalizer[claim]] and self._is_used(s, claim)):
+                t[self.finalizer[claim]] = t[self.allocation[claim]] = 0
+                for pod in self.users[claim]:
+                    t[self.entry[pod]] = 0
+                yield False, f"claim {claim} is deleted and created anew", tuple(t)
+        if self.scenario.has_rival:
+            t = list(s)
+            t[self.rival] = 1 - s[self.rival]
+            for claim in self.claims:
+                t[self.allocation[claim]] = min(s[self.allocation[claim]], ALLOCATED)
+            yield False, f"another scheduler {'frees' if s[self.rival] else 'allocates'} device 0", tuple(t)
+        if self.scenario.has_stranger:
+            t = list(s)
+            self._claim_changed(t, 0)
+            t[self.stranger] = 1 - s[self.stranger]
+            t[self.allocation[0]] = t[self.allocation[0]] or ALLOCATED
+            # By its scheduler's hand the allocation stays, whoever is left; by the controller's it goes.
+            yield False, f"a stranger {'gives up' if s[self.stranger] else 'reserves'} claim 0", tuple(t)
+            if s[self.stranger]:
+                self._entries_removed(t, 0)
+                yield False, "the controller removes a stranger's entry", tuple(t)
+
+    def _takes_over(self, s: State, number: int) -> tuple[str, State]:
+        """The fence's epoch is swapped; its list stays until the last bump is answered."""
+        t, me = list(s), self.leaders[number]
+        t[self.epoch] = number + 1
+        for gang in self.gangs:
+            if s[self.listed[gang]]:
+                for pod in self.pods_of[gang]:
+                    t[me.bump_pod[pod]] = int(self.without != "no bump of pods")
+                for claim in self.claims_of[gang]:
+                    is_left_out = self.without == "no bump of claims" or (
+                        self.without == "no bump where the pod is gone"
+                        and all(s[self.pod[pod]] == GONE for pod in self.users[claim])
+                    )
+                    t[me.bump_claim[claim]] = int(not is_left_out)
+            if self.without == "the swap empties the list":
+                t[self.listed[gang]] = 0
+        return f"{number} takes over", tuple(t)
+
+    def _bumps(self, s: State, me: Places) -> Named:
+        for pod in self.pods:
+            if s[me.bump_pod[pod]]:
+                t = list(s)
+                t[me.bump_pod[pod]] = 0
+                if s[self.pod[pod]] == UNBOUND:
+                    self._pod_changed(t, pod)
+                yield f"bumps pod {pod}", tuple(t)
+        for claim in self.claims:
+            if s[me.bump_claim[claim]]:
+                t = list(s)
+                t[me.bump_claim[claim]] = 0
+                self._claim_changed(t, claim)
+                yield f"bumps claim {claim}", tuple(t)
+
+    def _reads(self, s: State, me: Places) -> Named:
+        for pod in self.pods:
+            is_over = s[me.pod[pod]] == IS_BOUND and s[self.pod[pod]] != BOUND
+            if s[me.pod[pod]] in READABLE or is_over:
+                t = list(s)
+                self._pod_read(t, me, pod)
+                if (then := tuple(t)) != s:
+                    yield f"reads pod {pod}", then
+        for claim in self.claims:
+            if s[me.claim[claim]] in READABLE:
+                t = list(s)
+                self._claim_read(t, me, claim)
+                yield f"reads claim {claim}", tuple(t)
+
+    def _pod_read(self, t: Now, me: Places, pod: int) -> None:
+        """Its version, and its UID: what is reserved for another UID is not reserved for it."""
+        t[me.pod[pod]] = (READ, IS_BOUND, UNREAD)[t[self.pod[pod]]]
+        use = t[me.use[pod]]
+        if t[me.claim[self.claim_of[pod]]] in WRITING and use in (*PLANNED, LEAVING):
+            return  # settled first
+        if t[self.pod[pod]] != UNBOUND:
+            t[me.use[pod]] = NO
+        elif use >= WANTED_OLD:
+            t[me.use[pod]] = use - 4 if self.without == "reserved by name" else NO
+
+    def _claim_read(self, t: Now, me: Places, claim: int) -> None:
+        """Its version and its entries."""
+        t[me.claim[claim]] = READ
+        for pod in self.users[claim]:
+            use, entry = t[me.use[pod]], t[self.entry[pod]]
+            if t[me.pod[pod]] == IS_BOUND:
+                use = NO
+            elif use >= WANTED_OLD or t[me.pod[pod]] == OLD:
+                if entry & FORMER:
+                    use = max(use, RESERVED_OLD)
+                elif use != WANTED_OLD:
+                    use = NO
+            elif entry & ENTRY or (entry and self.without == "reserved by name"):
+                use = max(use, self._looked if self.without == "found is looked at" else RESERVED)
+            elif use != WANTED:
+                use = NO
+            t[me.use[pod]] = use
+
+    def _is_on_its_way(self, s: State, me: Places, gang: int) -> bool:
+        return any(
+            s[me.pod[pod]] == SENT
+            or (s[me.claim[self.claim_of[pod]]] in WRITING and s[me.use[pod]] in (*PLANNED, LEAVING))
+            for pod in self.pods_of[gang]
+        )
+
+    def _is_refused(self, s: State, me: Places) -> Named:
+        t = list(s)
+        self._depose(t, me)
+        yield "is deposed", tuple(t)
+
+    def _lists(self, s: State, me: Places) -> Named:
+        needed = {gang for gang in self.gangs if self._is_on_its_way(s, me, gang)}
+        if self.without in ("unlists what is on its way", "unlisted ones stay of use"):
+            needed = set()
+        for n in range(max(1, len(needed)), len(self.gangs) + 1):
+            for chosen in itertools.combinations(self.gangs, n):
+                adopts = any(
+                    s[self.allocation[claim]]
+                    for gang in chosen
+                    if gang not in needed
+                    for claim in self.claims_of[gang]
+                )
+                if needed <= set(chosen) and not (adopts and self.without == "adopts nothing"):
+                    then = self._listing(s, me, chosen)
+                    if then != s:
+                        yield f"lists {' and '.join(map(str, chosen))}", then
+
+    def _listing(self, s: State, me: Places, chosen: tuple[int, ...]) -> State:
+        t = list(s)
+        for gang in self.gangs:
+            t[self.listed[gang]] = int(gang in chosen)
+        kept = {claim for gang in chosen for claim in self.claims_of[gang]}
+        for pod in self.pods:
+            if self.gang_of[pod] in chosen:
+                t[me.pod[pod]] = LISTED if s[me.pod[pod]] == READ else s[me.pod[pod]]
+                continue
+            is_written = s[me.claim[self.claim_of[pod]]] in WRITING
+            if not self._outlasts(s[me.pod[pod]] == SENT):
+                t[me.pod[pod]] = UNREAD
+            if not self._outlasts(s[me.pod[pod]] == SENT or is_written):
+                is_kept = self.claim_of[pod] in kept and s[me.use[pod]] in HELD
+                t[me.use[pod]] = s[me.use[pod]] if is_kept else NO
+        for claim in self.claims:
+            if claim in kept:
+                t[me.claim[claim]] = LISTED if s[me.claim[claim]] == READ else s[me.claim[claim]]
+            elif not self._outlasts(s[me.claim[claim]] in WRITING):
+                t[me.claim[claim]] = UNREAD
+        return tuple(t)
+
+    def _outlasts(self, is_on_its_way: bool) -> bool:
+        """Whether what is known of something outlasts a list without its gang; if the rule holds, never."""
+        is_kept = is_on_its_way and self.without == "unlists what is on its way"
+        return is_kept or self.without == "unlisted ones stay of use"
+
+    def _plans(self, s: State, me: Places, gang: int) -> Named:
+        pods = self.pods_of[gang]
+        wanted = [pod for pod in pods if s[me.pod[pod]] in SEEN_UNBOUND and s[me.use[pod]] == NO]
+        claims = {self.claim_of[pod] for pod in wanted}
+        is_read = all(s[me.claim[claim]] in (READ, LISTED, STALE) for claim in claims)
+        is_read = is_read and all(s[me.pod[pod]] != UNREAD for pod in pods)
+        if wanted and is_read and all(self._is_to_be_had(s, me, claim) for claim in claims):
+            t = list(s)
+            for pod in wanted:
+                t[me.use[pod]] = WANTED_OLD if s[me.pod[pod]] == OLD else WANTED
+            yield f"plans gang {gang}", tuple(t)
+
+    def _unplans(self, s: State, me: Places) -> Named:
+        for gang in self.gangs:
+            planned = [pod for pod in self.pods_of[gang] if s[me.use[pod]] in PLANNED]
+            unsent = [pod for pod in planned if s[me.claim[self.claim_of[pod]]] != ADDING]
+            if unsent:
+                t = list(s)
+                for pod in unsent:
+                    t[me.use[pod]] = NO
+                yield f"plans gang {gang} no more", tuple(t)
+
+    def _is_to_be_had(self, s: State, me: Places, claim: int) -> bool:
+        """Whether the claim is allocated already, or its device is free in the book."""
+        if s[self.allocation[claim]]:
+            return True
+        device = self.scenario.devices[claim]
+        for other in self.claims:
+            if other != claim and self.scenario.devices[other] == device:
+                if self.without == "frees at once" and s[me.claim[other]] == REMOVING:
+                    continue
+                if self.without == "plans by an old book" and s[me.claim[other]] == UNREAD:
+                    continue
+                if s[self.allocation[other]] or any(s[me.use[pod]] for pod in self.users[other]):
+                    return False
+        return device != 0 or not s[self.rival]
+
+    def _keeps(self, s: State, me: Places) -> Named:
+        if self.scenario.deletes_claims:
+            for claim in self.claims:
+                had = s[me.claim[claim]]
+                if had in (READ, LISTED) and not s[self.finalizer[claim]]:
+                    t = list(s)
+                    self._claim_changed(t, claim)
+                    t[self.finalizer[claim]], t[me.claim[claim]] = 1, had
+                    yield f"sets the finalizer of claim {claim}", tuple(t)
+
+    def _adds(self, s: State, me: Places) -> Named:
+        for claim in self.claims:
+            wanted = [pod for pod in self.users[claim] if s[me.use[pod]] in PLANNED]
+            needs_finalizer = self.scenario.deletes_claims and self.without != "no finalizer"
+            is_kept = s[self.finalizer[claim]] or s[me.claim[claim]] == STALE or not needs_finalizer
+            if wanted and is_kept and s[me.claim[claim]] in self._claim_usable:
+                t = list(s)
+                t[me.claim[claim]] = ADDING
+                for pod in wanted:
+                    if s[me.claim[claim]] != STALE or self.without == "no version on claims":
+                        t[me.write[pod]] = ADD if s[me.use[pod]] == WANTED else ADD_OLD
+                yield f"adds to claim {claim}", tuple(t)
+
+    def _removes(self, s: State, me: Places) -> Named:
+        for claim, gang in itertools.product(self.claims, self.gangs):
+            is_left = s[self.allocation[claim]] and not self._is_used(s, claim)
+            held = [
+                pod
+                for pod in self.users[claim]
+                if self.gang_of[pod] == gang
+                and (s[me.use[pod]] in HELD or (is_left and s[me.use[pod]] == NO))
+                and (
+                    s[me.pod[pod]] in SEEN_UNBOUND
+                    or (s[me.pod[pod]] == UNREAD and self.without == "removes what it has not read")
+                    or self.without == "removes in doubt"
+                )
+            ]
+            may_land = any(s[me.pod[pod]] == SENT for pod in self.pods_of[gang])
+            if may_land and self.without not in ("removes in doubt", "removes beside binds"):
+                continue
+            if held and s[me.claim[claim]] in self._claim_usable:
+                t = list(s)
+                t[me.claim[claim]] = REMOVING
+                for pod in held:
+                    t[me.use[pod]] = LEAVING
+                    if s[me.claim[claim]] != STALE or self.without == "no version on claims":
+                        t[me.write[pod]] = REMOVE
+                yield f"removes gang {gang} from claim {claim}", tuple(t)
+
+    def _lands_write(self, s: State, me: Places) -> Named:
+        for claim in self.claims:
+            written = [pod for pod in self.users[claim] if s[me.write[pod]]]
+            if not written:
+                continue
+            t = list(s)
+            self._claim_changed(t, claim)
+            removes = s[me.write[written[0]]] == REMOVE
+            for pod in written:
+                t[me.write[pod]] = 0
+            if removes:
+                for pod in self.users[claim] if self.without == "removes everything" else written:
+                    t[self.entry[pod]] = 0
+                if self.without == "removes everything":
+                    t[self.allocation[claim]] = 0
+                elif self.without != "leaves the allocation":
+                    self._entries_removed(t, claim)
+            else:
+                if self.without == "replaces entries":
+                    for pod in self.users[claim]:
+                        t[self.entry[pod]] = 0
+                for pod in written:
+                    t[self.entry[pod]] |= ENTRY if s[me.write[pod]] == ADD else FORMER
+                if not t[self.allocation[claim]]:
+                    is_second = s[self.rival] and self.scenario.devices[claim] == 0
+                    t[self.allocation[claim]] = SECOND if is_second else ALLOCATED
+            what = f"claim {claim} is {'removed from' if removes else 'added to'}"
+            yield f"{what}, the answer is lost", tuple(t)
+            if t[me.claim[claim]] == (REMOVING if removes else ADDING):
+                t[me.claim[claim]] = LISTED
+                for pod in self.users[claim]:
+                    if removes and t[me.use[pod]] == LEAVING:
+                        t[me.use[pod]] = NO
+                    elif not removes and t[me.use[pod]] in PLANNED:
+                        t[me.use[pod]] += 1
+                yield f"{what}, and answered", tuple(t)
+
+    def _settles_claims(self, s: State, me: Places) -> Named:
+        for claim in self.claims:
+            if s[me.claim[claim]] in WRITING:
+                t = list(s)
+                may_land = any(s[me.write[pod]] for pod in self.users[claim])
+                if may_land and self.without != "no bump of claims given up":
+                    self._claim_changed(t, claim)
+                t[me.claim[claim]] = READ
+                for pod in self.users[claim]:
+                    use, entry = s[me.use[pod]], s[self.entry[pod]]
+                    if use == WANTED and entry & ENTRY:
+                        t[me.use[pod]] = RESERVED
+                    elif use == WANTED_OLD and entry & FORMER:
+                        t[me.use[pod]] = RESERVED_OLD
+                    elif use == LEAVING:
+                        t[me.use[pod]] = RESERVED if entry & ENTRY else RESERVED_OLD if entry else NO
+                yield f"{'bumps' if may_land else 'reads'} claim {claim}, its write is settled", tuple(t)
+
+    def _looks(self, s: State, me: Places) -> Named:
+        """It may find more than was written before ours; it must find that."""
+        for gang in self.gangs if self.scenario.has_rival else ():
+            pods = [pod for pod in self.pods_of[gang] if s[me.pod[pod]] != IS_BOUND]
+            is_second = any(s[self.allocation[self.claim_of[pod]]] == SECOND for pod in pods)
+            if is_second and self.without != "binds without a look":
+                continue
+            if pods and all(s[me.use[pod]] in HELD for pod in pods):
+                t = list(s)
+                for pod in pods:
+                    if t[me.use[pod]] in (RESERVED, RESERVED_OLD):
+                        t[me.use[pod]] += 1
+                if (then := tuple(t)) != s:
+                    yield f"looks at gang {gang}", then
+
+    def _is_ready(self, s: State, me: Places, pod: int) -> bool:
+        use = s[me.use[pod]]
+        if use >= WANTED_OLD and s[me.pod[pod]] in (OLD, SENT):
+            use -= 4  # as it believes
+        return use in (self._looked, LOOKED) or (use == WANTED and self.without == "binds unreserved")
+
+    def _binds(self, s: State, me: Places) -> Named:
+        for pod in self.pods:
+            gang = [pod] if self.without == "binds one by one" else self.pods_of[self.gang_of[pod]]
+            others = [one for one in gang if s[me.pod[one]] != IS_BOUND]
+            if s[me.pod[pod]] in self._pod_usable and all(self._is_ready(s, me, one) for one in others):
+                t = list(s)
+                t[me.pod[pod]] = SENT
+                is_stale = s[me.pod[pod]] in (STALE, OLD)
+                t[me.bind[pod]] = int(not is_stale or self.without == "no version on pods")
+                yield f"binds pod {pod}", tuple(t)
+
+    def _lands_bind(self, s: State, me: Places) -> Named:
+        for pod in self.pods:
+            if s[me.bind[pod]] and s[self.pod[pod]] == UNBOUND:
+                t = list(s)
+                self._pod_changed(t, pod)
+                t[me.bind[pod]], t[self.pod[pod]] = 0, BOUND
+                gang = self.pods_of[self.gang_of[pod]]
+                # A pod that is gone has taken its entries with it, at any time.
+                is_first = all(s[self.pod[one]] == UNBOUND for one in gang) and not s[self.n_deleted]
+                if is_first and not all(s[self.entry[one]] for one in gang):
+                    t[self.is_torn] = 1
+                yield f"pod {pod} is bound", tuple(t)
+
+    def _settles_binds(self, s: State, me: Places) -> Named:
+        for pod in self.pods:
+            if s[me.pod[pod]] == SENT:
+                t = list(s)
+                may_land = s[me.bind[pod]] and s[self.pod[pod]] == UNBOUND
+                if may_land and self.without != "no bump of pods given up":
+                    self._pod_changed(t, pod)
+                self._pod_read(t, me, pod)
+                found = ("not bound", "bound", "gone")[s[self.pod[pod]]]
+                yield f"{'bumps' if may_land else 'reads'} pod {pod}: {found}", tuple(t)
+
+    def _evicts(self, s: State, me: Places) -> Named:
+        for gang in self.gangs if self.scenario.evicts else ():
+            bound = [pod for pod in self.pods_of[gang] if s[me.pod[pod]] == IS_BOUND]
+            if len(bound) < len(self.pods_of[gang]) and not self._is_on_its_way(s, me, gang):
+                for pod in bound:
+                    if s[self.pod[pod]] == BOUND:
+                        t = list(s)
+                        self._pod_goes(t, pod)
+                        t[me.pod[pod]] = UNREAD
+                        yield f"evicts pod {pod}", tuple(t)

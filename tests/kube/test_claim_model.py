@@ -1,0 +1,98 @@
+"""The protocol of claims on the fence holds in every order of steps, and each of its rules is needed."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.kube.claim_model import ABLATIONS, Scenario
+from tests.kube.claim_search import explore
+
+ONE = Scenario(gangs=((0,),), devices=(0,))
+"""A gang of one pod, with its claim."""
+RIVALS = Scenario(gangs=((0,), (1,)), devices=(0, 0))
+"""Two of them, whose claims can have the same device only."""
+GANG = Scenario(gangs=((0, 1),), devices=(0, 1))
+"""A gang of two pods, each with a claim and a device of its own."""
+GANG_AND_RIVAL = Scenario(gangs=((0, 1), (2,)), devices=(0, 1, 0), evicts=True)
+SHARED = Scenario(gangs=((0, 0),), devices=(0,))
+"""A gang of two pods that share a claim."""
+SHARED_AND_RIVAL = Scenario(gangs=((0, 0), (1,)), devices=(0, 0), evicts=True)
+APART = Scenario(gangs=((0,), (0,)), devices=(0,))
+"""Two gangs of one pod that share a claim."""
+
+SCENARIOS = {
+    "rivals, three leaders": (RIVALS._replace(n_leaders=3), 12_927),
+    "rivals, a pod is deleted": (RIVALS._replace(n_deleted=1), 45_407),
+    "rivals, another scheduler, three leaders": (RIVALS._replace(has_rival=True, n_leaders=3), 35_898),
+    "rivals, claims are deleted": (RIVALS._replace(deletes_claims=True), 17_711),
+    "gang, three leaders": (GANG._replace(n_leaders=3), 13_464),
+    "gang, a pod is deleted": (GANG._replace(n_deleted=1, evicts=True), 113_167),
+    "gang, another scheduler": (GANG._replace(has_rival=True, evicts=True), 40_546),
+    "shared, a stranger, three leaders": (SHARED._replace(has_stranger=True, n_leaders=3), 6_199),
+    "shared, a pod is deleted": (SHARED._replace(n_deleted=1, evicts=True), 30_502),
+    "shared, and a rival": (SHARED_AND_RIVAL, 101_662),
+    "apart, a stranger, three leaders": (APART._replace(has_stranger=True, n_leaders=3), 22_217),
+    "apart, a pod is deleted": (APART._replace(n_deleted=1), 42_356),
+}
+
+BREAKS = {
+    "no version on claims": (ONE, "B"),
+    "no version on pods": (ONE, "B"),
+    "no bump of claims": (ONE, "B"),
+    "no bump of pods": (ONE, "B"),
+    "no bump where the pod is gone": (ONE._replace(n_deleted=1), "B"),
+    "list first": (ONE, "B"),
+    "the swap empties the list": (ONE._replace(n_leaders=3), "B"),
+    "unlists what is on its way": (APART, "B"),
+    "unlisted ones stay of use": (APART, "B"),
+    "no fence": (ONE, "B"),
+    "reads of claims are of use": (ONE, "B"),
+    "reads of pods are of use": (ONE, "B"),
+    "no bump of claims given up": (ONE, "B"),
+    "no bump of pods given up": (ONE, "B"),
+    "plans by an old book": (RIVALS, "A"),
+    "frees at once": (RIVALS, "A"),
+    "removes in doubt": (ONE, "B"),
+    "removes beside binds": (GANG, "D"),
+    "removes what it has not read": (ONE, "B"),
+    "binds unreserved": (ONE, "B"),
+    "binds one by one": (GANG, "D"),
+    "binds without a look": (ONE._replace(has_rival=True), "E"),
+    "found is looked at": (ONE._replace(has_rival=True), "E"),
+    "reserved by name": (ONE._replace(n_deleted=1), "B"),
+    "removes everything": (APART, "B"),
+    "replaces entries": (APART, "B"),
+    "leaves the allocation": (ONE, "C"),
+    "adopts nothing": (GANG, "C"),
+    "no finalizer": (ONE._replace(deletes_claims=True), "B"),
+}
+
+
+@pytest.mark.parametrize(("scenario", "n_states"), SCENARIOS.values(), ids=SCENARIOS)
+def test_the_protocol_holds(scenario: Scenario, n_states: int) -> None:
+    explored = explore(scenario)
+    assert not explored.fault, f"{explored.fault}, after: {', '.join(explored.story)}"
+    assert explored.n_states == n_states, "the model was changed: look again at what it explores"
+
+
+@pytest.mark.skipif(os.environ.get("LONG_MODELS") != "1", reason="takes minutes: LONG_MODELS=1 runs it")
+@pytest.mark.timeout(1200)
+def test_the_protocol_holds_where_a_gang_has_a_rival() -> None:
+    explored = explore(GANG_AND_RIVAL)
+    assert not explored.fault, f"{explored.fault}, after: {', '.join(explored.story)}"
+
+
+@pytest.mark.parametrize("ablation", ABLATIONS)
+def test_without_one_of_its_rules_it_is_broken(ablation: str) -> None:
+    scenario, broken = BREAKS[ablation]
+    explored = explore(scenario, ablation)
+    assert explored.fault.startswith(f"{broken}:"), f"{explored}: {ABLATIONS[ablation]}"
+    assert explored.story
+
+
+def test_only_a_third_leader_needs_the_list_of_the_first() -> None:
+    """The second bumps what it has read; where it ends before that, the third finds nothing to bump."""
+    for scenario in (ONE, RIVALS, GANG, SHARED, APART):
+        assert not explore(scenario, "the swap empties the list").fault
