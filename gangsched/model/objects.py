@@ -246,6 +246,14 @@ class SchedulingGroup(_Wire):
     pod_group_name: str = ""
 
 
+class PodResourceClaim(_Wire):
+    """A claim of Dynamic Resource Allocation that the pod uses: one by its name, or one made for it."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
 class PodSpec(_Wire):
     node_name: str = ""
     scheduler_name: str = ""
@@ -273,7 +281,7 @@ class PodSpec(_Wire):
     The API server gives each pod a token volume with a random name, which would make all pods of a gang
     differ.
     """
-    resource_claims: list[dict[str, Any]] | None = None
+    resource_claims: list[PodResourceClaim] | None = None
     not_understood: str = msgspec.field(default="", name="gangsched.io/not-understood")
     """Why the pod is held for a field of a newer Kubernetes: set at the edge, and no field of Kubernetes."""
 
@@ -327,6 +335,13 @@ class ContainerStatus(_Wire):
         return end is not None and (end.reason != "ContainerStatusUnknown" or bool(self.container_id))
 
 
+class PodResourceClaimStatus(_Wire):
+    """resource_claim_name: of the claim that was made for that entry; None: it needs none."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
 class PodStatus(_Wire):
     phase: str = ""
     conditions: list[Condition] | None = None
@@ -340,6 +355,7 @@ class PodStatus(_Wire):
     container_statuses: list[ContainerStatus] | None = None
     """Kept only of pods that have failed (kube.watch.pod_reader)."""
     init_container_statuses: list[ContainerStatus] | None = None
+    resource_claim_statuses: list[PodResourceClaimStatus] | None = None
 
 
 class Pod(_Wire):

@@ -46,6 +46,21 @@ class NodeOffer:
         self.reaches = reaches
         self.devices = tuple((device, pool) for pool in pools if not pool.problem for device in pool.devices)
 
+    def common(self, others: Sequence[NodeOffer]) -> NodeOffer:
+        """Returns what this node and the others reach."""
+        there = [{device.id for device, _ in one.devices if one.has(device)} for one in others]
+        found = NodeOffer(self.pools, self.reaches)
+        found.devices = tuple(
+            (device, pool)
+            for device, pool in self.devices
+            if self.has(device) and all(device.id in ids for ids in there)
+        )
+        return found
+
+    def has(self, device: ListedDevice) -> bool:
+        """Whether the node reaches the device, one of its pools'."""
+        return device.own_reach is None or self.reaches(device)
+
 
 class Candidate:
     """A device that a request may get. at: its position among its place's devices. taken: how much of each of

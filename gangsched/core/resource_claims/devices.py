@@ -53,7 +53,17 @@ class ListedDevice:
 
     __slots__ = (
         *("_selectable", "attributes", "binding_conditions", "binding_failure_conditions", "binds_to_node"),
-        *("capacity", "counters", "id", "is_odd", "own_reach", "reach", "shareable", "taints"),
+        *(
+            "capacity",
+            "counter_sets",
+            "counters",
+            "id",
+            "is_odd",
+            "own_reach",
+            "reach",
+            "shareable",
+            "taints",
+        ),
     )
 
     def __init__(self, listed: SliceDevice, one_slice: ResourceSlice) -> None:
@@ -73,6 +83,7 @@ class ListedDevice:
                 key = used.counter_set, name
                 counters[key] = counters.get(key, 0) + billionths(counter.value)
         self.counters = tuple(counters.items())
+        self.counter_sets = tuple(used.counter_set for used in listed.consumes_counters or ())
         # Selectors fail on all of a device for one attribute that they cannot read.
         self.is_odd = any(_plain(one) is A_LIST for one in self.attributes.values())
         self.own_reach = reach(listed) if spec.per_device_node_selection else None
@@ -126,7 +137,10 @@ class Pool:
     list is there twice.
     """
 
-    __slots__ = ("consumers", "counters", "devices", "id", "is_incomplete", "problem", "waits")
+    __slots__ = (
+        *("consumers", "counters", "devices", "id", "is_by_device", "is_incomplete", "problem"),
+        *("shapes", "waits"),
+    )
 
     def __init__(
         self,
@@ -144,6 +158,10 @@ class Pool:
         self.consumers = consumers
         self.problem = problem
         self.is_incomplete = is_incomplete
+        self.is_by_device = any(one.own_reach is not None for one in devices)
+        """Whether nodes that reach the pool may reach different devices of it."""
+        self.shapes: dict[tuple[str, ...], tuple[int, int]] = {}
+        """What core.resource_claims.copies keeps of it."""
         self.waits = any(one.binding_conditions is not None for one in devices)
         """Whether a device of it may need something to happen after it is allocated: such pools come last."""
 

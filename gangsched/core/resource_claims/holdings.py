@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gangsched.core.resource_claims.devices import CounterName, ListedDevice, Pool
+from gangsched.errors import ParseError
 from gangsched.model.resource_claims.amounts import billionths
-from gangsched.model.resource_claims.objects import Allocation, DeviceId, PoolId
+from gangsched.model.resource_claims.objects import AllocatedDevice, Allocation, DeviceId, PoolId
 
 _NONE: Mapping[str, int] = {}
 
@@ -39,17 +40,17 @@ class Holdings:
     def add(self, allocation: Allocation, n: int = 1) -> None:
         """Counts what a claim has been given; with n = -1 counts it no longer.
 
-        Admin access takes nothing away from others. Raises: ParseError (an amount).
+        Admin access takes nothing away from others. A share whose amounts cannot be read counts as the whole
+        device.
         """
         for one in allocation.devices.results:
             if one.admin_access:
                 continue
-            if one.share_id is None:
+            amounts = None if one.share_id is None else _amounts(one)
+            if amounts is None:
                 self.hold(one.id, n)
             else:
-                self.share(
-                    one.id, {k: billionths(text) for k, text in (one.consumed_capacity or {}).items()}, n
-                )
+                self.share(one.id, amounts, n)
 
     def hold(self, device: DeviceId, n: int = 1) -> None:
         """Counts a holder of the whole device."""
@@ -85,6 +86,13 @@ class Holdings:
                 for name, amount in device.counters:
                     left[name] -= amount
         return left
+
+
+def _amounts(one: AllocatedDevice) -> dict[str, int] | None:
+    try:
+        return {name: billionths(text) for name, text in (one.consumed_capacity or {}).items()}
+    except ParseError:
+        return None
 
 
 class Tried(Holdings):

@@ -75,8 +75,8 @@ class PoolBook:
         self._shared: dict[str, _Slice] = {}
         self._built: dict[PoolId, dict[tuple[str, ...], Pool]] = {}
         self._at: dict[str, tuple[Pool, ...]] = {}
-        self.revision = 0
-        """Changes with every slice."""
+        self._n_shared_changes = 0
+        self._n_changes_at: dict[str, int] = {}
 
     def put(self, one: ResourceSlice) -> None:
         """Adds a slice, or replaces the one of that name."""
@@ -108,9 +108,18 @@ class PoolBook:
         """Whether there are slices that more than one node may reach."""
         return bool(self._shared)
 
-    def pools(self) -> Iterable[PoolId]:
-        """Returns all pools that there are slices of."""
-        return self._of_pool.keys()
+    def revision_at(self, node_name: str) -> tuple[int, int]:
+        """Changes with the slices that the node may reach, and with others of their pools."""
+        return self._n_shared_changes, self._n_changes_at.get(node_name, 0)
+
+    def pool_of(self, name: str) -> PoolId | None:
+        """Returns the pool of the slice of that name; None: there is no such slice."""
+        known = self._slices.get(name)
+        return None if known is None else known.raw.pool_id
+
+    def nodes_of(self, pool_id: PoolId) -> dict[str, None]:
+        """Returns the names of the nodes that may reach the pool, "" if any node may."""
+        return {one.raw.spec.node_name or "": None for one in self._of_pool.get(pool_id, {}).values()}
 
     def at(self, node_name: str, matches: Matches) -> tuple[Pool, ...]:
         """Returns the pools that the node reaches, in the order in which they are tried: by driver and name,
@@ -169,12 +178,15 @@ class PoolBook:
         return built
 
     def _changed(self, one: _Slice) -> None:
-        self.revision += 1
         pool_id = one.raw.pool_id
         self._built.pop(pool_id, None)
         # What a node reaches of a pool may depend on all slices of the pool.
-        for other in (one, *self._of_pool.get(pool_id, {}).values()):
-            self._at.pop(other.raw.spec.node_name or "", None)
+        for name in {one.raw.spec.node_name or "": None, **self.nodes_of(pool_id)}:
+            self._at.pop(name, None)
+            if name:
+                self._n_changes_at[name] = self._n_changes_at.get(name, 0) + 1
+            else:
+                self._n_shared_changes += 1
 
 
 def _drop(index: dict[_Key, dict[str, _Slice]], key: _Key, name: str) -> None:
@@ -188,7 +200,7 @@ def _built(pool_id: PoolId, here: Sequence[_Slice], others: Sequence[_Slice]) ->
     """Builds a pool from all its slices, those that reach the node first."""
     devices = tuple(device for one in here if not one.has_counters for device in one.devices)
     elsewhere = [device for one in others if not one.has_counters for device in one.devices]
-    counters, problem = _counters([*here, *others])
+    counters, sets, problem = _counters([*here, *others])
     names: set[str] = set()
     for device in devices:
         if device.id.name in names:
@@ -196,30 +208,32 @@ def _built(pool_id: PoolId, here: Sequence[_Slice], others: Sequence[_Slice]) ->
         names.add(device.id.name)
     if problem:
         return Pool(pool_id, problem=problem)
-    consumers = tuple(one for one in (*devices, *elsewhere) if one.counters)
+    consumers = tuple(one for one in (*devices, *elsewhere) if one.counter_sets)
     for device in consumers:
+        for set_name in device.counter_sets:
+            if set_name not in sets:
+                return Pool(pool_id, problem=f"counter set {set_name} not found")
         for (set_name, name), _ in device.counters:
             if (set_name, name) not in counters:
-                known = any(each == set_name for each, _ in counters)
-                text = f"counter {name} not found in counter set {set_name}"
-                return Pool(pool_id, problem=text if known else f"counter set {set_name} not found")
+                return Pool(pool_id, problem=f"counter {name} not found in counter set {set_name}")
     return Pool(pool_id, devices, counters=counters, consumers=consumers)
 
 
-def _counters(slices: Iterable[_Slice]) -> tuple[dict[CounterName, int], str]:
-    """Returns what the pool has of each counter, and what is wrong with its slices, "" if nothing is."""
+def _counters(slices: Iterable[_Slice]) -> tuple[dict[CounterName, int], set[str], str]:
+    """Returns what the pool has of each counter, the names of its counter sets, and what is wrong with its
+    slices, "" if nothing is."""
     counters: dict[CounterName, int] = {}
     sets: set[str] = set()
     for one in slices:
         if one.problem:
-            return {}, f"slice {one.raw.metadata.name}: {one.problem}"
+            return {}, sets, f"slice {one.raw.metadata.name}: {one.problem}"
         for shared in one.raw.spec.shared_counters or ():
             if shared.name in sets:
-                return {}, f"duplicate counter set name {shared.name}"
+                return {}, sets, f"duplicate counter set name {shared.name}"
             sets.add(shared.name)
             try:
                 for name, counter in shared.counters.items():
                     counters[shared.name, name] = billionths(counter.value)
             except ParseError as error:
-                return {}, f"counter set {shared.name}: {error.message}"
-    return counters, ""
+                return {}, sets, f"counter set {shared.name}: {error.message}"
+    return counters, sets, ""

@@ -103,7 +103,7 @@ class PreparedClaim:
         choices: list[tuple[Request, ...]] = []
         is_prioritized: list[bool] = []
         n = 0
-        for asked in spec.devices.requests:
+        for asked in spec.devices.requests or ():
             found: list[Request] = []
             for one in asked.first_available or ():
                 found.append(Request(one.name, asked.name, n + len(found), one, _class(classes, one)))

@@ -16,7 +16,6 @@ from gangsched.errors import ParseError
 from gangsched.model.resource_claims.objects import Amount, CapacityPolicy, CapacityRange, DeviceCapacity
 
 UNIT = 10**9
-_MILLI = 10**6
 _INT64 = 2**63 - 1
 _MAX_CHARS = 256
 # With a larger exponent it would be a number of that many digits.
@@ -123,34 +122,26 @@ def _rounded_up(name: str, requested: Amount, allowed: CapacityRange, least: Amo
         return least
     if allowed.step is None:
         return requested
-    unit = _unit(allowed)
-    if unit == _MILLI and not _fits(amount, _MILLI):
-        raise CapacityError(f"capacity {name!r}: request {requested} is not a representable milli value")
-    if unit == UNIT and amount > _INT64 * UNIT:
+    if amount > _INT64 * UNIT:
         raise CapacityError(f"capacity {name!r}: request {requested} exceeds MaxInt64")
-    low, step = -(-low // unit), _step(allowed.step, unit)
-    rounded = low + -(-(-(-amount // unit) - low) // step) * step
+    whole, step = _whole(low), _step(allowed.step)
+    rounded = whole + -(-(_whole(amount) - whole) // step) * step
     if rounded > _INT64:
         raise CapacityError(
             f"capacity {name!r}: rounding request {requested} up to the next step passes the largest number"
         )
-    return Consumption(rounded * unit, written(rounded * unit, allowed.step))
+    return Consumption(rounded * UNIT, written(rounded * UNIT, allowed.step))
 
 
-def _step(step: Amount, unit: int) -> int:
+def _whole(amount: int) -> int:
+    """In whole units, rounded up. Kubernetes 1.37 counts ranges in thousandths behind a gate only, which is
+    off as long as a cluster is compatible with 1.36 (DRAFractionalCapacityRange)."""
+    return -(-amount // UNIT)
+
+
+def _step(step: Amount) -> int:
     """The API server accepts positive steps only; any other one is as good as none."""
-    return max(1, -(-billionths(step) // unit))
-
-
-def _unit(allowed: CapacityRange) -> int:
-    """In what a range counts: thousandths if all of it can be said in them, else whole units."""
-    bounds = [billionths(one) for one in (allowed.min, allowed.max, allowed.step) if one is not None]
-    milli = all(_fits(one, _MILLI) for one in bounds)
-    return _MILLI if milli and (allowed.step is None or billionths(allowed.step) >= _MILLI) else UNIT
-
-
-def _fits(amount: int, unit: int) -> bool:
-    return amount % unit == 0 and abs(amount // unit) <= _INT64
+    return max(1, _whole(billionths(step)))
 
 
 def _violates(amount: int, policy: CapacityPolicy | None) -> bool:
@@ -164,8 +155,4 @@ def _violates(amount: int, policy: CapacityPolicy | None) -> bool:
         return True
     if allowed.step is None:
         return False
-    unit = _unit(allowed)
-    if unit == _MILLI and not _fits(amount, _MILLI):
-        return True
-    low, step = -(-billionths(allowed.min or 0) // unit), _step(allowed.step, unit)
-    return (-(-amount // unit) - low) % step != 0
+    return (_whole(amount) - _whole(billionths(allowed.min or 0))) % _step(allowed.step) != 0

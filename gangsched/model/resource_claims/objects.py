@@ -232,7 +232,7 @@ class ClaimConfiguration(ClassConfiguration):
 
 
 class DeviceClaim(_Kept):
-    requests: list[DeviceRequest] = []
+    requests: list[DeviceRequest] | None = None
     constraints: list[ClaimConstraint] | None = None
     config: list[ClaimConfiguration] | None = None
 

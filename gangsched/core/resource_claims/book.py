@@ -1,0 +1,319 @@
+"""ClaimBook: all claims, classes, pools and taints, and who has which device: allocated and promised alike.
+
+A promise is an allocation that was decided and is not yet seen on the watch; its devices are taken from then
+on, and stay taken until the watch shows the claim without them, or its write can no longer land. The cache is
+the only writer; trials read it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+
+import msgspec
+
+from gangsched.core.resource_claims.candidates import Cluster, NodeOffer
+from gangsched.core.resource_claims.devices import ListedDevice
+from gangsched.core.resource_claims.holdings import Holdings
+from gangsched.core.resource_claims.pod_claims import ClaimNeed, problem_of, used_claims
+from gangsched.core.resource_claims.pools import PoolBook
+from gangsched.core.resource_claims.requests import ClaimProblem, PreparedClaim
+from gangsched.core.resource_claims.selectors import Selectors
+from gangsched.model.objects import Node, NodeSelector, Pod
+from gangsched.model.resource_claims.objects import (
+    CLAIMS,
+    DEVICE_CLASSES,
+    SLICES,
+    TAINT_RULES,
+    Allocation,
+    DeviceClass,
+    DeviceId,
+    DeviceTaint,
+    DeviceTaintRule,
+    PoolId,
+    ResourceClaim,
+    ResourceSlice,
+)
+from gangsched.model.selectors import matches_node
+
+KINDS = (CLAIMS, SLICES, DEVICE_CLASSES, TAINT_RULES)
+_encode = msgspec.json.Encoder().encode
+
+Place = tuple[str, str]
+"""(namespace, name) of a claim."""
+
+
+class _Offer:
+    """What a node offers, and what of the node that depends on."""
+
+    __slots__ = ("labels", "offer", "revision")
+
+    def __init__(self, labels: Mapping[str, str] | None, revision: tuple[int, int], offer: NodeOffer) -> None:
+        self.labels = labels
+        self.revision = revision
+        self.offer = offer
+
+
+class ClaimBook:
+    """Claims and devices. touched: names of nodes of which an answer may have changed, "" for all of them;
+    stale: UIDs of pods whose claims have changed; the cache takes both."""
+
+    def __init__(self) -> None:
+        self.pools = PoolBook()
+        self.classes: dict[str, DeviceClass] = {}
+        self.selectors = Selectors()
+        self.holdings = Holdings()
+        self.claims: dict[str, ResourceClaim] = {}
+        self.promised: dict[str, Allocation] = {}
+        self.touched: dict[str, None] = {}
+        self.stale: dict[str, None] = {}
+        self.edition = 0
+        """Changes with classes and taint rules, by which equal devices may differ from then on."""
+        self.cluster = Cluster(self.holdings, self.selectors, self.taints)
+        self._named: dict[Place, str] = {}
+        self._users: dict[Place, dict[str, None]] = {}
+        self._uses: dict[str, tuple[Place, ...]] = {}
+        self._holders: dict[DeviceId, dict[str, None]] = {}
+        self._counted: dict[str, tuple[Allocation, ...]] = {}
+        self._rules: dict[str, DeviceTaintRule] = {}
+        self._offers: dict[str, _Offer] = {}
+        self._digests: dict[str, str] = {}
+        self._specs: dict[str, ResourceClaim] = {}
+        self._n_alike: Counter[str] = Counter()
+        self._prepared: dict[str, PreparedClaim | ClaimProblem] = {}
+
+    # -- what the API server says ----------------------------------------------------------------------
+
+    def put(self, kind: str, one: ResourceClaim | ResourceSlice | DeviceClass | DeviceTaintRule) -> None:
+        """Takes in an object's state."""
+        if isinstance(one, ResourceClaim):
+            self._put_claim(one)
+        elif isinstance(one, ResourceSlice):
+            self._touch(one.pool_id)
+            self.pools.put(one)
+            self._touch(one.pool_id)
+        elif isinstance(one, DeviceClass):
+            self.classes[one.metadata.name] = one
+            self._reconsider()
+        else:
+            self._rules[one.metadata.name] = one
+            self._reconsider()
+
+    def remove(self, kind: str, namespace: str, name: str) -> None:
+        """Takes in that an object is gone."""
+        if kind == CLAIMS:
+            self._remove_claim((namespace, name))
+        elif kind == SLICES:
+            pool_id = self.pools.pool_of(name)
+            if pool_id is not None:
+                self._touch(pool_id)
+                self.pools.remove(name)
+        elif (self.classes if kind == DEVICE_CLASSES else self._rules).pop(name, None) is not None:
+            self._reconsider()
+
+    def _put_claim(self, claim: ResourceClaim) -> None:
+        meta = claim.metadata
+        place = (meta.namespace, meta.name)
+        before = self._named.get(place)
+        if before is not None and before != meta.uid:
+            self._remove_claim(place)
+        known = self.claims.get(meta.uid)
+        self._named[place] = meta.uid
+        self.claims[meta.uid] = claim
+        if known is None:
+            digest = self._digests[meta.uid] = blake2b(_encode(claim.spec), digest_size=16).hexdigest()
+            self._n_alike[digest] += 1
+            self._specs.setdefault(digest, claim)
+        self._count(meta.uid)
+        self.stale.update(self._users.get(place, ()))
+
+    def _remove_claim(self, place: Place) -> None:
+        uid = self._named.pop(place, None)
+        if uid is None:
+            return
+        del self.claims[uid]
+        digest = self._digests.pop(uid)
+        self._n_alike[digest] -= 1
+        if not self._n_alike[digest]:
+            del self._n_alike[digest], self._specs[digest]
+            self._prepared.pop(digest, None)
+        self._count(uid)
+        self.stale.update(self._users.get(place, ()))
+
+    def _reconsider(self) -> None:
+        self.edition += 1
+        self._prepared.clear()
+        self.touched[""] = None
+
+    def _touch(self, pool_id: PoolId) -> None:
+        self.touched.update(self.pools.nodes_of(pool_id))
+
+    # -- who has what ----------------------------------------------------------------------------------
+
+    def promise(self, uid: str, allocation: Allocation) -> None:
+        """Takes devices for a claim, from now on and until `release`."""
+        self.promised[uid] = allocation
+        self._count(uid)
+
+    def release(self, uid: str) -> None:
+        """Ends a promise; what the API server says remains counted."""
+        if self.promised.pop(uid, None) is not None:
+            self._count(uid)
+
+    def allocation(self, uid: str) -> Allocation | None:
+        """Returns what the claim has, or gets."""
+        claim = self.claims.get(uid)
+        stored = claim.status.allocation if claim is not None else None
+        return stored if stored is not None else self.promised.get(uid)
+
+    def holders(self, device: DeviceId) -> Iterable[str]:
+        """Returns the UIDs of the claims that have the device, or a share of it."""
+        return self._holders.get(device, {}).keys()
+
+    def _count(self, uid: str) -> None:
+        """Counts what the claim has now in place of what it had."""
+        claim = self.claims.get(uid)
+        stored = claim.status.allocation if claim is not None else None
+        promised = self.promised.get(uid)
+        if stored is not None and promised is not None and same_devices(stored, promised):
+            promised = None
+        now = tuple(one for one in (stored, promised) if one is not None)
+        before = self._counted.pop(uid, ())
+        if now:
+            self._counted[uid] = now
+        if before == now:
+            return
+        for allocation in before:
+            self.holdings.add(allocation, -1)
+            for one in allocation.devices.results:
+                holders = self._holders.get(one.id)
+                if holders is not None:
+                    holders.pop(uid, None)
+                    if not holders:
+                        del self._holders[one.id]
+        for allocation in now:
+            self.holdings.add(allocation)
+            for one in allocation.devices.results:
+                if not one.admin_access:
+                    self._holders.setdefault(one.id, {})[uid] = None
+        for allocation in (*before, *now):
+            for one in allocation.devices.results:
+                self._touch(PoolId(one.driver, one.pool))
+
+    # -- pods ------------------------------------------------------------------------------------------
+
+    def join(self, pod: Pod) -> None:
+        """Notes which claims a pod uses, now or from this version on."""
+        uid = pod.metadata.uid
+        self.leave(uid)
+        places = tuple((pod.metadata.namespace, used.name) for used in used_claims(pod) if used.name)
+        if places:
+            self._uses[uid] = places
+            for place in places:
+                self._users.setdefault(place, {})[uid] = None
+
+    def leave(self, uid: str) -> None:
+        """Forgets a pod."""
+        for place in self._uses.pop(uid, ()):
+            users = self._users[place]
+            users.pop(uid, None)
+            if not users:
+                del self._users[place]
+
+    def users(self, claim: ResourceClaim) -> Iterable[str]:
+        """Returns the UIDs of the known pods that use the claim."""
+        return self._users.get((claim.metadata.namespace, claim.metadata.name), {}).keys()
+
+    def named(self, namespace: str, name: str) -> ResourceClaim | None:
+        """Returns the claim of that name."""
+        uid = self._named.get((namespace, name))
+        return None if uid is None else self.claims[uid]
+
+    def problem(self, pod: Pod) -> str:
+        """Returns why the pod's claims are not ready for it; "" if they are."""
+        return problem_of(pod, lambda name: self.named(pod.metadata.namespace, name))
+
+    def claims_of(self, pod: Pod) -> dict[str, ResourceClaim]:
+        """Returns the pod's claims by entry, those that exist."""
+        found = {}
+        for used in used_claims(pod):
+            claim = None if used.name is None else self.named(pod.metadata.namespace, used.name)
+            if claim is not None:
+                found[used.entry] = claim
+        return found
+
+    def needs(self, pod: Pod) -> tuple[ClaimNeed, ...] | None:
+        """Returns what the pod needs of its claims; None until all of them are ready."""
+        if self.problem(pod):
+            return None
+        found = []
+        for used in used_claims(pod):
+            claim = self.named(pod.metadata.namespace, used.name or "")
+            assert claim is not None, "its claims are ready"
+            uid = claim.metadata.uid
+            is_open = used.is_own and self.allocation(uid) is None
+            found.append(ClaimNeed(used.entry, *((self._digests[uid], "") if is_open else ("", uid))))
+        return tuple(found)
+
+    # -- devices ---------------------------------------------------------------------------------------
+
+    def offer(self, node: Node) -> NodeOffer:
+        """Returns what the node offers to claims."""
+        name, labels = node.metadata.name, node.metadata.labels
+        known, revision = self._offers.get(name), self.pools.revision_at(name)
+        if known is not None and known.revision == revision:
+            is_still = not self.pools.has_shared or known.labels == labels
+            if is_still:
+                return known.offer
+
+        def matches(selector: NodeSelector) -> bool:
+            return matches_node(selector, name, labels or {})
+
+        def reaches(device: ListedDevice) -> bool:
+            return device.own_reach is not None and device.own_reach.holds(name, matches)
+
+        offer = NodeOffer(self.pools.at(name, matches), reaches)
+        self._offers[name] = _Offer(labels, revision, offer)
+        return offer
+
+    def forget_node(self, name: str) -> None:
+        """Forgets what is kept of a node that is gone."""
+        self._offers.pop(name, None)
+
+    def prepared(self, digest: str) -> PreparedClaim:
+        """Returns what claims of that spec ask for. Raises: ClaimProblem."""
+        found = self._prepared.get(digest)
+        if found is None:
+            try:
+                found = PreparedClaim(self._specs[digest].spec, self.classes)
+            except ClaimProblem as problem:
+                found = problem
+            self._prepared[digest] = found
+        if isinstance(found, ClaimProblem):
+            raise found
+        return found
+
+    def digest(self, uid: str) -> str:
+        """Returns the digest of the claim's spec."""
+        return self._digests[uid]
+
+    def taints(self, device: ListedDevice) -> Iterable[DeviceTaint]:
+        """Returns the device's taints, those by rules too."""
+        if not self._rules:
+            return device.taints
+        by_rules = (
+            one.spec.taint
+            for one in self._rules.values()
+            if one.spec.device_selector is not None and one.spec.device_selector.matches(device.id)
+        )
+        return (*device.taints, *by_rules)
+
+
+def same_devices(one: Allocation, other: Allocation) -> bool:
+    """Whether two allocations give the same devices, and the same shares of them, to the same requests."""
+    return _devices(one) == _devices(other)
+
+
+def _devices(allocation: Allocation) -> list[tuple[str, DeviceId, str]]:
+    return sorted((each.request, each.id, each.share_id or "") for each in allocation.devices.results)

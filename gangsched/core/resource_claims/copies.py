@@ -1,0 +1,165 @@
+"""Copies: how many pods find devices for claims of their own on a node, worked out once for all equal nodes.
+
+Nodes are equal to a pod's claims if their devices are: the same answers of its selectors, values of the
+attributes in its constraints, amounts, counters and taints, in the same order, and as much of it given out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+
+from gangsched.core.resource_claims.allocator import STEPS, Ask, Solution, allocate
+from gangsched.core.resource_claims.book import ClaimBook
+from gangsched.core.resource_claims.candidates import AllocationError, NodeOffer, WantedDevices, wanted
+from gangsched.core.resource_claims.devices import ListedDevice, Pool
+from gangsched.core.resource_claims.requests import PreparedClaim
+
+Digests = tuple[str, ...]
+"""Of the specs of one pod's own claims, in its order."""
+MOST = 256
+"""More pods than any node takes: claims whose devices can be shared without end limit nothing."""
+_MAX_KEPT = 50_000
+
+
+class CopyCount:
+    """n: how many more pods find devices; error: why none does, whichever node of this kind it is.
+
+    is_proved: that there are no more; else the search ended at its budget.
+    """
+
+    __slots__ = ("error", "is_proved", "n")
+
+    def __init__(self, n: int, *, is_proved: bool = True, error: str = "") -> None:
+        self.n = n
+        self.is_proved = is_proved
+        self.error = error
+
+
+class Copies:
+    """Counts copies, on nodes as they are and with pods placed there before. Raises: ClaimProblem."""
+
+    def __init__(self, book: ClaimBook) -> None:
+        self.book = book
+        self._counts: dict[Hashable, CopyCount] = {}
+        self._edition = book.edition
+        self._shapes: dict[Hashable, int] = {}
+
+    def count(
+        self, offer: NodeOffer, digests: Digests, before: Sequence[tuple[Digests, int]] = ()
+    ) -> CopyCount:
+        """Counts how many more such pods the node takes, beside those placed `before`: (claims, pods)."""
+        self._forget_former()
+        key = (digests, tuple(before), self._kind(offer, (digests, *(one for one, _ in before))))
+        found = self._counts.get(key)
+        if found is None:
+            if len(self._counts) >= _MAX_KEPT:
+                self._counts.clear()
+            found = self._counts[key] = self._counted(offer, digests, before)
+        return found
+
+    def _forget_former(self) -> None:
+        if self._edition != self.book.edition:
+            self._edition = self.book.edition
+            self._counts.clear()
+            self._shapes.clear()
+
+    def _counted(
+        self, offer: NodeOffer, digests: Digests, before: Sequence[tuple[Digests, int]]
+    ) -> CopyCount:
+        low, is_proved = 0, True
+        try:
+            high = self._bound(offer, [self.book.prepared(one) for one in digests])
+            n = high
+            while low < high:
+                solution = self._solved(offer, (*before, (digests, n)))
+                if solution.chosen is not None:
+                    low = n
+                else:
+                    high, is_proved = n - 1, is_proved and solution.is_proved
+                n = (low + high + 1) // 2
+        except AllocationError as error:
+            return CopyCount(0, error=error.reason)
+        return CopyCount(low, is_proved=is_proved)
+
+    def _solved(self, offer: NodeOffer, pods: Sequence[tuple[Digests, int]]) -> Solution:
+        asks: list[Ask] = []
+        pod = 0
+        for digests, n in pods:
+            claims = [self.book.prepared(one) for one in digests]
+            for i in range(n):
+                for at, claim in enumerate(claims):
+                    like = len(asks) - len(claims) if i and not at else -1
+                    asks.append(Ask(claim, offer, pod, like))
+                pod += 1
+        return allocate(asks, self.book.cluster, steps=STEPS)
+
+    def _bound(self, offer: NodeOffer, claims: Iterable[PreparedClaim]) -> int:
+        """Returns a number that cannot be exceeded: by the devices that are free for each request.
+
+        Raises: AllocationError.
+        """
+        most = MOST
+        for claim in claims:
+            for each in wanted(claim, offer, self.book.cluster):
+                most = min(most, max(self._bound_of(one) for one in each))
+        return most
+
+    def _bound_of(self, want: WantedDevices) -> int:
+        if want.request.admin_access:
+            return MOST
+        whole, n_free = self.book.holdings.whole, 0
+        for one in want.candidates:
+            if one.device.shareable:
+                return MOST
+            n_free += one.device.id not in whole
+        if want.request.is_all:
+            return 1 if n_free == want.n else 0
+        return n_free // want.n
+
+    # -- kinds of nodes --------------------------------------------------------------------------------
+
+    def _kind(self, offer: NodeOffer, kinds: tuple[Digests, ...]) -> Hashable:
+        claims = tuple(dict.fromkeys(digest for digests in kinds for digest in digests))
+        return tuple((self._shape(offer, pool, claims), self._given(pool)) for pool in offer.pools)
+
+    def _shape(self, offer: NodeOffer, pool: Pool, digests: Digests) -> int:
+        """Returns a number that is equal for pools whose devices are equal to these claims."""
+        kept = None if pool.is_by_device else pool.shapes.get(digests)
+        if kept is not None and kept[0] == self._edition:
+            return kept[1]
+        shape: Hashable = (pool.problem, pool.is_incomplete)
+        if not pool.problem:
+            prepared = [self.book.prepared(one) for one in digests]
+            devices = tuple(self._device(offer, device, prepared) for device in pool.devices)
+            shape = (tuple(sorted(pool.counters.items())), devices)
+        number = self._shapes.setdefault(shape, len(self._shapes))
+        if not pool.is_by_device:
+            pool.shapes[digests] = (self._edition, number)
+        return number
+
+    def _device(self, offer: NodeOffer, device: ListedDevice, claims: Sequence[PreparedClaim]) -> Hashable:
+        book = self.book
+        verdicts = tuple(
+            answer if isinstance(answer, bool) else str(answer)
+            for claim in claims
+            for request in claim.requests
+            for answer in (book.selectors.verdict(text, device) for text in request.selectors)
+        )
+        values = tuple(device.value(one.attribute) for claim in claims for one in claim.constraints)
+        capacity = tuple(sorted((name, repr(one)) for name, one in device.capacity.items()))
+        taints = tuple(book.taints(device))
+        reached = device.own_reach is None or offer.reaches(device)
+        return (verdicts, values, capacity, device.counters, taints, device.shareable, reached)
+
+    def _given(self, pool: Pool) -> Hashable:
+        """Returns what is given out of the pool."""
+        held = self.book.holdings
+        given: list[Hashable] = []
+        for at, device in enumerate(pool.devices):
+            if device.id in held.whole:
+                given.append(at)
+            if device.id in held.shared:
+                given.append((at, tuple(sorted(held.given(device.id).items()))))
+        if len(pool.consumers) > len(pool.devices) or (pool.counters and given):
+            given.append(tuple(held.counters_left(pool).values()))
+        return tuple(given)

@@ -1,0 +1,75 @@
+"""Joint: devices for the claims of many pods, each on its node, at once; earlier pods' devices included.
+
+Claims of one pod alone are asked for on its node. A claim that several use is asked for once, among the
+devices that all its users' nodes reach. Where no device is reached by more than one node and no claim is
+shared, nodes are problems of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from gangsched.core.resource_claims.allocator import STEPS, Ask, ChosenDevice, allocate
+from gangsched.core.resource_claims.book import ClaimBook
+from gangsched.core.resource_claims.candidates import NodeOffer
+from gangsched.core.resource_claims.pod_claims import ClaimNeed
+from gangsched.model.objects import Node
+
+
+class PlacedPods(NamedTuple):
+    """Equal pods on one node."""
+
+    node: Node
+    needs: tuple[ClaimNeed, ...]
+    n: int = 1
+
+
+class JointSolution(NamedTuple):
+    """own: for each pod, in the order of the pods, the devices of each of its own claims in its order.
+    shared: those of claims that several use, by UID. None: there are none, which `is_proved` unless a budget
+    ended the search.
+    """
+
+    own: list[list[list[ChosenDevice]]] | None
+    shared: Mapping[str, list[ChosenDevice]]
+    is_proved: bool = True
+
+
+def open_shared(book: ClaimBook, needs: Sequence[ClaimNeed]) -> list[str]:
+    """Returns the UIDs of the claims among these that several pods use and that are still to be allocated."""
+    return [need.uid for need in needs if need.uid and book.allocation(need.uid) is None]
+
+
+def solve(book: ClaimBook, placed: Sequence[PlacedPods], *, steps: int = STEPS) -> JointSolution:
+    """Finds devices for all claims of the pods that are still to be allocated.
+
+    Raises: AllocationError, ClaimProblem.
+    """
+    users: dict[str, list[NodeOffer]] = {}
+    asks: list[Ask] = []
+    n_claims: list[int] = []
+    for pods in placed:
+        offer = book.offer(pods.node)
+        for uid in open_shared(book, pods.needs):
+            users.setdefault(uid, []).append(offer)
+        claims = [book.prepared(need.digest) for need in pods.needs if need.digest]
+        for i in range(pods.n):
+            for at, claim in enumerate(claims):
+                like = len(asks) - len(claims) if i and not at else -1
+                asks.append(Ask(claim, offer, len(n_claims), like))
+            n_claims.append(len(claims))
+    for uid, offers in users.items():
+        asks.append(Ask(book.prepared(book.digest(uid)), _common(offers), -1))
+    solution = allocate(asks, book.cluster, steps=steps)
+    if solution.chosen is None:
+        return JointSolution(None, {}, is_proved=solution.is_proved)
+    chosen = iter(solution.chosen)
+    own = [[next(chosen) for _ in range(n)] for n in n_claims]
+    return JointSolution(own, dict(zip(users, chosen, strict=True)))
+
+
+def _common(offers: Sequence[NodeOffer]) -> NodeOffer:
+    """Returns what all of these nodes reach."""
+    first, others = offers[0], [one for one in offers[1:] if one is not offers[0]]
+    return first.common(others) if others else first
