@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from gangsched.lab.apiserver.app import EmbeddedCluster
-from gangsched.lab.controlplane.processes import ControlPlane
+from gangsched.lab.apiserver.app import EmbeddedCluster, Simulation
+from gangsched.lab.controlplane.assets import Assets
+from gangsched.lab.controlplane.processes import GANG_GATE, ControlPlane
 from tests.contract.api import Api
 from tests.support.threads import in_a_thread
 
@@ -38,7 +39,36 @@ def real_api(littered_plane: ControlPlane) -> Iterator[Api]:
 @pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real)])
 def api(request: pytest.FixtureRequest) -> Api:
     """One of the two servers, with a namespace that this test alone uses."""
-    server: Api = request.getfixturevalue(f"{request.param}_api")
+    return _in_a_namespace(request.getfixturevalue(f"{request.param}_api"))
+
+
+def _in_a_namespace(server: Api) -> Api:
     server.namespace = f"contract-{next(_numbers)}"
     server.post("/api/v1/namespaces", {"metadata": {"name": server.namespace}}).ok(201)
     return server
+
+
+@pytest.fixture(scope="session")
+def embedded_controllers() -> Iterator[Api]:
+    """An embedded cluster with its controllers; nobody runs the pods."""
+    cluster = EmbeddedCluster(port=0, simulation=Simulation(kubelets=False))
+    with in_a_thread(cluster):
+        api = Api("embedded", cluster.url)
+        yield api
+        api.close()
+
+
+@pytest.fixture(scope="session")
+def real_controllers(assets: Assets) -> Iterator[Api]:
+    """A real API server with the controllers of claims and of garbage."""
+    with ControlPlane(assets=assets, unsafe_no_fsync=True) as plane:
+        plane.start_controllers("resourceclaim-controller", "garbage-collector-controller", flags=[GANG_GATE])
+        api = Api("real", plane.base_url, plane.token, str(plane.ca_file))
+        yield api
+        api.close()
+
+
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real)])
+def controlled(request: pytest.FixtureRequest) -> Api:
+    """One of the two servers with controllers, with a namespace that this test alone uses."""
+    return _in_a_namespace(request.getfixturevalue(f"{request.param}_controllers"))

@@ -19,6 +19,7 @@ import structlog
 
 from gangsched.lab.apiserver.simulated.api import Api, Registry
 from gangsched.lab.apiserver.simulated.budgets import Budgets
+from gangsched.lab.apiserver.simulated.claims.controller import Claims
 from gangsched.lab.apiserver.simulated.garbage import Garbage
 from gangsched.lab.apiserver.simulated.jobs.controller import Jobs
 from gangsched.lab.apiserver.simulated.namespaces import Namespaces
@@ -63,6 +64,7 @@ class SimulatedCluster:
         self._namespaces = Namespaces(self._api)
         self._budgets = Budgets(self._api, self._view, self._timetable)
         self._pod_groups = PodGroups(self._api, self._view)
+        self._claims = Claims(self._api, self._view, self._timetable)
         self._event_times: deque[tuple[float, str, str]] = deque()
         self._leave: Callable[[], None] = lambda: None
         self._wake: Callable[[], None] = lambda: None
@@ -114,7 +116,8 @@ class SimulatedCluster:
                 self._take_in(self._changes.popleft(), now_s)
                 budget -= 1
                 continue
-            done = self._jobs.act(now_s) + self._namespaces.act() + self._garbage.act(max(budget, 1))
+            done = self._jobs.act(now_s) + self._claims.act(now_s)
+            done += self._namespaces.act() + self._garbage.act(max(budget, 1))
             if not done:
                 action = self._timetable.pop_due(now_s)
                 if action is None:
@@ -160,6 +163,10 @@ class SimulatedCluster:
             self._budgets.heard(change, now_s)
         elif collection == self._pod_groups.storage_key:
             self._pod_groups.heard(change)
+        elif collection == self._claims.storage_key:
+            self._claims.heard(change)
+        elif collection == self._claims.template_key:
+            self._claims.template_heard(change)
 
     def _pod(self, change: Change, item: Item, now_s: float) -> None:
         if change.type == "DELETED":
@@ -171,6 +178,7 @@ class SimulatedCluster:
             self._jobs.pod_changed(last)
             self._budgets.pod_changed(last, now_s)
             self._pod_groups.pod_changed(last)
+            self._claims.pod_gone(last)
             return
         pod = pod_of(item)
         before = self._view.put_pod(pod)
@@ -180,6 +188,7 @@ class SimulatedCluster:
         self._jobs.pod_changed(pod)
         self._budgets.pod_changed(pod, now_s)
         self._pod_groups.pod_changed(pod)
+        self._claims.pod_changed(pod)
         if pod.node and (before is None or not before.node) and pod.node not in self._view.nodes:
             self._garbage.without_node(pod, now_s)
 

@@ -39,8 +39,17 @@ class Meta(_Wire):
     deletion_grace_period_seconds: int | None = None
 
 
+class PodClaim(_Wire):
+    """An entry of `spec.resourceClaims`: a claim by name, or one to be made from a template."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
 class _PodSpec(_Wire):
     node_name: str = ""
+    resource_claims: tuple[PodClaim, ...] = ()
     scheduling_group: SchedulingGroup | None = None
     tolerations: list[Toleration] | None = None
 
@@ -54,8 +63,19 @@ class _ContainerStatus(_Wire):
     restart_count: int = 0
 
 
+class _MadeClaim(_Wire):
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class _ExtendedClaim(_Wire):
+    resource_claim_name: str = ""
+
+
 class _PodStatus(_Wire):
     phase: str = ""
+    resource_claim_statuses: tuple[_MadeClaim, ...] = ()
+    extended_resource_claim_status: _ExtendedClaim | None = None
     conditions: list[_Condition] | None = None
     container_statuses: list[_ContainerStatus] | None = None
 
@@ -94,6 +114,17 @@ class PodView(_WithMeta):
     def group(self) -> str:
         """The core PodGroup that it names."""
         return self.spec.scheduling_group.pod_group_name if self.spec.scheduling_group else ""
+
+    @property
+    def claims(self) -> tuple[PodClaim, ...]:
+        """Its claims of devices."""
+        return self.spec.resource_claims
+
+    @property
+    def extended_claim(self) -> str:
+        """The claim that serves its extended resources, if a scheduler made one."""
+        extended = self.status.extended_resource_claim_status
+        return extended.resource_claim_name if extended else ""
 
     @property
     def phase(self) -> str:

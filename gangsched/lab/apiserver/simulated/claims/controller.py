@@ -1,0 +1,396 @@
+"""The resourceclaim controller: makes claims from templates, reserves and frees, never allocates.
+
+    a pod needs a claim of a template            made, with the pod as owner; the pod's status names it
+    a pod has a node, its claim is allocated     reserved for the pod, if it is not
+    a consumer is gone or done                   taken off reservedFor
+    the last consumer is taken off               deallocated as well, and then unprotected
+    a claim in deletion is reserved for nobody   deallocated, unprotected
+    its pod is done, it is reserved for nobody   deleted, if it was made for that pod
+
+An allocation that nobody reserved stays, and so does one that is reserved for a pod which is never bound.
+Consumers that are no pods stay too: claims of PodGroups are off by default (DRAWorkloadResourceClaims).
+
+Lives here: reconciling. Not here: deleting the claims of deleted pods (lab.apiserver.simulated.garbage).
+cluster.py passes changes in; it reconciles (`act`) once all known changes have been processed.
+Source: kubernetes pkg/controller/resourceclaim/controller.go, read in v1.37.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import structlog
+
+from gangsched.api_rules.status import StatusError
+from gangsched.lab.apiserver.simulated.api import Api
+from gangsched.lab.apiserver.simulated.claims.claim_view import (
+    POD_CLAIM,
+    PROTECTION,
+    ClaimView,
+    NotYet,
+    claim_name,
+    claim_of,
+)
+from gangsched.lab.apiserver.simulated.timetable import Timetable
+from gangsched.lab.apiserver.simulated.view import PodClaim, PodView, View
+from gangsched.lab.apiserver.storage.store import Change
+from gangsched.lab.apiserver.strategy import Object
+
+_log = structlog.get_logger(__name__)
+
+_RETRY_S, _MAX_RETRY_S = 0.1, 1000.0
+"""The controller begins at 5 ms, at most ten a second for all."""
+_MAX_BASE = 57
+"""Leaves room for five random characters in a name of 63."""
+_GROUP = "resource.k8s.io"
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+
+class _Failed(Exception):
+    """A claim cannot be made now; the message is that of the event on the pod."""
+
+
+class Claims:
+    """All claims of the cluster, and the pods that use them."""
+
+    def __init__(self, api: Api, view: View, timetable: Timetable) -> None:
+        self._api = api
+        self._view = view
+        self._timetable = timetable
+        self._resource = api.resources.get(f"resourceclaims.{_GROUP}")
+        self._templates = api.resources.get(f"resourceclaimtemplates.{_GROUP}")
+        self._groups = api.resources.get("podgroups.scheduling.k8s.io")
+        self.storage_key = self._resource.storage_key
+        self.template_key = self._templates.storage_key
+        self._claims: dict[Key, ClaimView] = {}
+        self._made_for: dict[str, dict[Key, None]] = {}
+        self._users = _Index()
+        self._users_of_template = _Index()
+        self._pods_to_look_at: dict[str, None] = {}
+        self._claims_to_look_at: dict[Key, None] = {}
+        self._n_failed: dict[str, int] = {}
+
+    # Changes from lab.apiserver.simulated.cluster.
+
+    def heard(self, change: Change) -> None:
+        """A claim was created, changed or deleted."""
+        key = (change.item.namespace, change.item.name)
+        before = self._claims.pop(key, None)
+        if before is not None:
+            made = self._made_for.get(before.maker[1])
+            if made is not None:
+                made.pop(key, None)
+                if not made:
+                    del self._made_for[before.maker[1]]
+        if change.type != "DELETED":
+            claim = self._claims[key] = claim_of(change.item)
+            if uid := claim.maker[1]:
+                self._made_for.setdefault(uid, {})[key] = None
+            self._claims_to_look_at[key] = None
+        for uid in self._users.of(key):
+            if (pod := self._view.pods.get(uid)) is not None:
+                self._note(pod)
+
+    def template_heard(self, change: Change) -> None:
+        """A template was created or changed."""
+        for uid in self._users_of_template.of((change.item.namespace, change.item.name)):
+            if (pod := self._view.pods.get(uid)) is not None:
+                self._note(pod)
+
+    def pod_changed(self, pod: PodView) -> None:
+        """A pod was created or has changed."""
+        if pod.claims or pod.extended_claim:
+            self._users.put(pod.uid, ((pod.namespace, name) for name in _names(pod)))
+            asked = (entry.resource_claim_template_name for entry in pod.claims)
+            self._users_of_template.put(pod.uid, ((pod.namespace, name) for name in asked if name))
+            self._note(pod)
+
+    def pod_gone(self, pod: PodView) -> None:
+        """A pod was deleted; this is its last state."""
+        if pod.claims or pod.extended_claim:
+            for index in (self._users, self._users_of_template):
+                index.put(pod.uid, ())
+            self._pods_to_look_at.pop(pod.uid, None)
+            self._settled(pod.uid)
+            self._free(pod)
+
+    def act(self, now_s: float) -> int:
+        """Process all noted pods and claims; returns how many."""
+        pods, self._pods_to_look_at = self._pods_to_look_at, {}
+        claims, self._claims_to_look_at = self._claims_to_look_at, {}
+        for uid in pods:
+            if (pod := self._view.pods.get(uid)) is not None and pod.is_active:
+                self._look_at_pod(pod, now_s)
+        for key in claims:
+            if (claim := self._claims.get(key)) is not None:
+                self._guarded(key, partial(self._look_at_claim, claim))
+        return len(pods) + len(claims)
+
+    def _note(self, pod: PodView) -> None:
+        if _is_done(pod):
+            self._free(pod)
+        # Nor is a claim made again for a pod that has ended, which is how its claim came to be deleted. (The
+        # real controller is kept from that by a cache of its own claims alone.)
+        if pod.is_active and self._needs_work(pod):
+            self._pods_to_look_at[pod.uid] = None
+
+    def _free(self, pod: PodView) -> None:
+        for name in _names(pod):
+            self._claims_to_look_at[pod.namespace, name] = None
+
+    def _needs_work(self, pod: PodView) -> bool:
+        """Whether a claim is to be made for the pod or reserved for it."""
+        for entry in pod.claims:
+            try:
+                name = claim_name(pod, entry)
+            except NotYet:
+                return True
+            claim = self._claims.get((pod.namespace, name)) if name is not None else None
+            is_made = entry.resource_claim_template_name is not None
+            if name is None or (claim is not None and is_made and not claim.is_for(pod)):
+                continue
+            if claim is None:
+                if is_made:
+                    return True
+            elif pod.node and _is_unreserved(claim, pod):
+                return True
+        return False
+
+    # Pods.
+
+    def _look_at_pod(self, pod: PodView, now_s: float) -> None:
+        if pod.group and self._api.find(self._groups, pod.namespace, pod.group) is None:
+            self._again(pod.uid, now_s)
+            return
+        try:
+            self._make(pod)
+        except _Failed as failed:
+            self._api.event(
+                "Pod",
+                pod,
+                "FailedResourceClaimCreation",
+                str(failed),
+                component="resource_claim",
+                warning=True,
+            )
+            self._again(pod.uid, now_s)
+            return
+        self._settled(pod.uid)
+        if pod.node:
+            self._reserve(pod)
+
+    def _make(self, pod: PodView) -> None:
+        """Raises: _Failed."""
+        made: dict[str, str] = {}
+        for entry in pod.claims:
+            name = self._made(pod, entry)
+            if name:
+                made[entry.name] = name
+        if not made:
+            return
+
+        def change(obj: Object) -> None:
+            statuses = obj["status"].get("resourceClaimStatuses") or ()
+            kept = {each["name"]: each for each in statuses}
+            kept |= {name: {"name": name, "resourceClaimName": made[name]} for name in made}
+            obj["status"]["resourceClaimStatuses"] = [kept[name] for name in sorted(kept)]
+
+        self._api.modify(self._api.pods, pod.namespace, pod.name, change, uid=pod.uid)
+
+    def _made(self, pod: PodView, entry: PodClaim) -> str:
+        """Returns the name of a claim that the pod's status does not name yet; "" if there is nothing to do.
+
+        One that was made before, and not written down, is found again. Raises: _Failed.
+        """
+        template = entry.resource_claim_template_name
+        if template is None:
+            return ""
+        try:
+            name = claim_name(pod, entry)
+        except NotYet:
+            pass
+        else:
+            claim = self._claims.get((pod.namespace, name)) if name is not None else None
+            if name is None or (claim is not None and claim.is_for(pod)):
+                return ""
+        for key in self._made_for.get(pod.uid, ()):
+            if (self._claims[key].metadata.annotations or {}).get(POD_CLAIM) == entry.name:
+                return key[1]
+        return self._create(pod, entry.name, template)
+
+    def _create(self, pod: PodView, entry: str, template: str) -> str:
+        """Raises: _Failed."""
+        found = self._api.find(self._templates, pod.namespace, template)
+        if found is None:
+            missing = f'resourceclaimtemplate.{_GROUP} "{template}" not found'
+            raise _Failed(f'PodResourceClaim {entry}: resource claim template "{template}": {missing}')
+        spec = found.decode()["spec"]
+        given = spec.get("metadata") or {}
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
+        metadata: Object = {
+            "generateName": _base(pod.name, entry),
+            "annotations": {**(given.get("annotations") or {}), POD_CLAIM: entry},
+            "ownerReferences": [owner],
+        }
+        if labels := given.get("labels"):
+            metadata["labels"] = labels
+        claim = {"metadata": metadata, "spec": spec["spec"]}
+        try:
+            return self._api.registry.create(self._resource, claim, namespace=pod.namespace).name
+        except StatusError as error:
+            raise _Failed(f"PodResourceClaim {entry}: create ResourceClaim : {error.message}") from None
+
+    def _reserve(self, pod: PodView) -> None:
+        """Adds the reservations that are missing of a pod that was bound without them."""
+        for entry in pod.claims:
+            try:
+                name = claim_name(pod, entry)
+            except NotYet:
+                return  # the pod's own change will bring it here again
+            claim = self._claims.get((pod.namespace, name)) if name is not None else None
+            is_made = entry.resource_claim_template_name is not None
+            if claim is None or (is_made and not claim.is_for(pod)) or not _is_unreserved(claim, pod):
+                continue
+
+            def change(obj: Object) -> None:
+                consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
+                obj["status"]["reservedFor"] = [*(obj["status"].get("reservedFor") or ()), consumer]
+
+            self._api.modify(self._resource, claim.namespace, claim.name, change, uid=claim.uid)
+
+    def _again(self, uid: str, now_s: float) -> None:
+        n = self._n_failed[uid] = min(self._n_failed.get(uid, 0) + 1, 20)
+        delay_s = min(_RETRY_S * 2 ** (n - 1), _MAX_RETRY_S)
+        self._timetable.at(now_s + delay_s, ("claims", uid), partial(self._look_again, uid=uid))
+
+    def _look_again(self, now_s: float, *, uid: str) -> None:
+        if (pod := self._view.pods.get(uid)) is not None:
+            self._note(pod)
+
+    def _settled(self, uid: str) -> None:
+        if self._n_failed.pop(uid, None) is not None:
+            self._timetable.cancel(("claims", uid))
+
+    # Claims.
+
+    def _look_at_claim(self, claim: ClaimView) -> None:
+        consumers = claim.status.reserved_for
+        n_left = sum(self._still_needs(consumer.uid) for consumer in consumers if consumer.is_pod)
+        n_left += sum(not consumer.is_pod for consumer in consumers)
+        if n_left < len(consumers):
+            self._take_off(claim, deallocate=not n_left and claim.is_protected)
+            if claim.is_protected and not n_left:
+                self._modify(claim, _unprotect)
+        elif claim.is_protected and claim.is_deleted and not n_left:
+            if claim.is_allocated:
+                self._modify(claim, _deallocate)
+            self._modify(claim, _unprotect)
+        name, uid = claim.maker
+        if not n_left and name and self._is_done(claim.namespace, name, uid):
+            self._api.delete(self._resource, claim.namespace, claim.name, uid=claim.uid)
+
+    def _still_needs(self, uid: str) -> bool:
+        pod = self._view.pods.get(uid)
+        return pod is not None and not _is_done(pod)
+
+    def _is_done(self, namespace: str, name: str, uid: str) -> bool:
+        """Whether the pod that a claim was made for will not run; a pod that is gone is the collector's."""
+        item = self._api.find(self._api.pods, namespace, name)
+        if item is None:
+            return False
+        pod = self._view.pods.get(item.uid)
+        return item.uid != uid or (pod is not None and _is_done(pod))
+
+    def _take_off(self, claim: ClaimView, *, deallocate: bool) -> None:
+        def change(obj: Object) -> None:
+            left = [
+                each
+                for each in obj["status"].get("reservedFor") or ()
+                if each.get("apiGroup") or each["resource"] != "pods" or self._still_needs(each["uid"])
+            ]
+            obj["status"]["reservedFor"] = left
+            if not left:
+                del obj["status"]["reservedFor"]
+            if deallocate:
+                _deallocate(obj)
+
+        self._modify(claim, change)
+
+    def _modify(self, claim: ClaimView, change: Callable[[Object], None]) -> None:
+        self._api.modify(self._resource, claim.namespace, claim.name, change, uid=claim.uid)
+
+    def _guarded(self, key: Key, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except StatusError as error:
+            _log.warning("a claim could not be processed", claim="/".join(key), err=str(error))
+
+
+class _Index:
+    """Pods by what they name; of each pod it knows what it named before."""
+
+    def __init__(self) -> None:
+        self._pods: dict[Key, dict[str, None]] = {}
+        self._keys: dict[str, tuple[Key, ...]] = {}
+
+    def put(self, uid: str, keys: Iterable[Key]) -> None:
+        named = tuple(keys)
+        for key in self._keys.pop(uid, ()):
+            pods = self._pods[key]
+            pods.pop(uid, None)
+            if not pods:
+                del self._pods[key]
+        for key in dict.fromkeys(named):
+            self._pods.setdefault(key, {})[uid] = None
+        if named:
+            self._keys[uid] = tuple(dict.fromkeys(named))
+
+    def of(self, key: Key) -> list[str]:
+        return list(self._pods.get(key, ()))
+
+
+def _names(pod: PodView) -> list[str]:
+    """The claims that the pod uses, as far as they have been made."""
+    found: list[str] = []
+    for entry in pod.claims:
+        try:
+            name = claim_name(pod, entry)
+        except NotYet:
+            continue
+        if name is not None:
+            found.append(name)
+    if pod.extended_claim:
+        found.append(pod.extended_claim)
+    return found
+
+
+def _is_done(pod: PodView) -> bool:
+    return pod.is_terminal or (pod.is_deleted and not pod.node)
+
+
+def _is_unreserved(claim: ClaimView, pod: PodView) -> bool:
+    return claim.is_allocated and claim.can_be_reserved and not claim.is_reserved_for(pod)
+
+
+def _deallocate(obj: Object) -> None:
+    obj["status"].pop("allocation", None)
+    # As the API server does: they say something of devices that are not held any more.
+    obj["status"].pop("devices", None)
+
+
+def _unprotect(obj: Object) -> None:
+    kept = [each for each in obj["metadata"].get("finalizers", ()) if each != PROTECTION]
+    obj["metadata"]["finalizers"] = kept
+    if not kept:
+        del obj["metadata"]["finalizers"]
+
+
+def _base(pod: str, entry: str) -> str:
+    """The beginning of a generated name: both names, cut in proportion to their lengths."""
+    whole = f"{pod}-{entry}-"
+    if len(whole) <= _MAX_BASE:
+        return whole
+    return f"{pod[: len(pod) * _MAX_BASE // len(whole)]}-{entry[: len(entry) * _MAX_BASE // len(whole)]}"
