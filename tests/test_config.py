@@ -19,12 +19,12 @@ from gangsched.config import (
     parse_config,
 )
 from gangsched.config.queueing import QueueingSettings
-from gangsched.config.reading.yaml_bounds import check_yaml
 from gangsched.errors import ConfigError
 from gangsched.model.owners import DEFAULT_INFERRED
 from gangsched.plugins import IN_TREE
 from gangsched.plugins.resources.node_resources_fit import Args as FitArgs
 from gangsched.process.flags import election_flags
+from gangsched.reading.yaml_bounds import check_yaml
 from tests.support.yaml_bombs import BOMBS, refused
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

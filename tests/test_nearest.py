@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.config.reading.strict import nearest
+from gangsched.reading.strict import nearest
 
 NODES = [*(f"node-{i:02}" for i in range(16)), "worker-1"]
 

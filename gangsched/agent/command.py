@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Literal
 
 from gangsched.agent.settings import AgentFlags, AgentSettings, default_settings, parse_parts
-from gangsched.config.reading.strict import read_text
 from gangsched.errors import ConfigError
 from gangsched.kube.access.flags import add_cluster_flags, credentials_of
 from gangsched.model.text.printable import one_line
+from gangsched.reading.strict import read_text
 from gangsched.signals import run_loop
 
 

@@ -31,8 +31,8 @@ from gangsched.agent.probes.probe_settings import (
 )
 from gangsched.agent.sources.nvml import APPLICATION_XIDS, Mode
 from gangsched.agent.sources.registers import HAMI, VOLCANO, Register
-from gangsched.config.reading.strict import decode, nearest, read_documents
 from gangsched.errors import ConfigError
+from gangsched.reading.strict import decode, nearest, read_documents
 
 API_VERSION = "gangsched.io/v1"
 KIND = "AgentConfiguration"

@@ -17,7 +17,7 @@ _ALSO = {"why": "explain", "describe": "explain", "squeue": "queue", "sshare": "
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    from gangsched.config.reading.strict import nearest  # only for a mistake: all of config comes with it
+    from gangsched.reading.strict import nearest  # only for a mistake: all of config comes with it
 
     return nearest(name, known)
 

@@ -134,7 +134,7 @@ def context_namespace(
 
 
 def _read(path: str) -> dict[str, Any]:
-    from gangsched.config.reading.yaml_bounds import check_yaml  # all of config comes with it
+    from gangsched.reading.yaml_bounds import check_yaml  # all of config comes with it
 
     try:
         text = read_regular(path, "kubeconfig")

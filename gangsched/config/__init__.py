@@ -34,11 +34,11 @@ from gangsched.config.extenders import ExtenderConfig, resolve_extenders
 from gangsched.config.profiles import PluginInfo, ProfileConfig, resolve
 from gangsched.config.queueing import EVICT, YIELD, YIELDS, QueueingSettings, resolve_queueing
 from gangsched.config.queues import QueuesSettings, note_lost_guarantees, resolve_queues, with_fairness
-from gangsched.config.reading.strict import decode, nearest, read_documents
 from gangsched.config.recording import RecordSettings, resolve_record
 from gangsched.config.tracing import TracingSettings, resolve_tracing
 from gangsched.errors import ConfigError
 from gangsched.model.text.names import is_qualified_name
+from gangsched.reading.strict import decode, nearest, read_documents
 
 KUBE_DEFAULT_NAME = "default-scheduler"
 # kube-scheduler limits a Permit plugin's wait to this too (framework/runtime, maxTimeout).

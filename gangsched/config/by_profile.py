@@ -13,11 +13,11 @@ import msgspec
 from gangsched.config.documents.ours import OurDocument, Packing, ProfileOptions
 from gangsched.config.extenders import ExtenderConfig
 from gangsched.config.profiles import ProfileConfig
-from gangsched.config.reading.strict import nearest
 from gangsched.errors import ConfigError
 from gangsched.model.owners import ORDERED
 from gangsched.model.stated.packing_weight import MAX_PACKING_WEIGHT
 from gangsched.model.text.names import is_subdomain
+from gangsched.reading.strict import nearest
 
 REFUSE, WARN, IGNORE = "refuse", "warn", "ignore"
 # A cluster has a dozen classes; each name is compared whenever a PodGroup changes.

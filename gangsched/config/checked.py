@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 
 from gangsched.config import ExtenderConfig, SchedulerConfig
+from gangsched.config.documents.absent import ABSENT
 from gangsched.config.effective import effective_documents
 from gangsched.config.profiles import PluginInfo, ProfileConfig
 from gangsched.config.queues import QueueConfig
-from gangsched.config.reading.absent import ABSENT
-from gangsched.config.reading.durations import readable_duration
 from gangsched.model.resources import amount_text
 from gangsched.model.text.printable import one_line
+from gangsched.reading.durations import readable_duration
 
 # Points whose plugins have weights.
 _WEIGHED = "score"

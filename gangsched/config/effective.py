@@ -17,9 +17,9 @@ from gangsched.config.extenders import effective_extender
 from gangsched.config.profiles import ProfileConfig
 from gangsched.config.queueing import AUTO, BUDGET, EVICT, OFF, SHADOW, effective_walltime
 from gangsched.config.queues import effective_queues
-from gangsched.config.reading.durations import duration_text
 from gangsched.config.recording import effective_record
 from gangsched.config.tracing import effective_tracing
+from gangsched.reading.durations import duration_text
 
 Document = dict[str, Any]
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 import msgspec
 
 from gangsched.config.documents.kube import LeaderElection
-from gangsched.config.reading.durations import duration_s
 from gangsched.errors import ConfigError
+from gangsched.reading.durations import duration_s
 
 # client-go's JitterFactor: a retry may come later than its period by this factor.
 _JITTER = 1.2

@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from gangsched.config.documents.extenders import ExtenderDocument, ManagedResource, TLSDocument
-from gangsched.config.reading.durations import duration_s, duration_text
-from gangsched.config.reading.strict import join
 from gangsched.errors import ConfigError
 from gangsched.model.resources import is_extended
 from gangsched.model.text.names import is_qualified_name
+from gangsched.reading.durations import duration_s, duration_text
+from gangsched.reading.strict import join
 
 DEFAULT_TIMEOUT_S = 5.0
 

@@ -15,10 +15,10 @@ from typing import Any, cast
 import msgspec
 
 from gangsched.config.documents import KUBE_API_VERSION
+from gangsched.config.documents.absent import ABSENT
 from gangsched.config.documents.kube import PluginRef, PluginSet, PluginSets, Profile
-from gangsched.config.reading.absent import ABSENT
-from gangsched.config.reading.strict import decode, join, nearest
 from gangsched.errors import ConfigError
+from gangsched.reading.strict import decode, join, nearest
 
 POINTS = tuple(
     (field.encode_name, field.name)

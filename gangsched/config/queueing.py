@@ -9,8 +9,8 @@ import msgspec
 
 from gangsched.config.documents.ours import OurDocument
 from gangsched.config.documents.queueing import Bound, Queueing
-from gangsched.config.reading.durations import duration_s, duration_text
 from gangsched.errors import ConfigError
+from gangsched.reading.durations import duration_s, duration_text
 
 AUTO = "auto"
 OFF, SHADOW, BUDGET = "off", "shadow", "budget"

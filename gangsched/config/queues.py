@@ -17,11 +17,11 @@ from gangsched.config.documents.ours import OurDocument
 from gangsched.config.documents.queues import QueueDocument
 from gangsched.config.profiles import ProfileConfig
 from gangsched.config.queueing import NEEDS, check_bound, is_on
-from gangsched.config.reading.durations import duration_s, duration_text
-from gangsched.config.reading.strict import decode, join
 from gangsched.errors import ConfigError, ParseError
 from gangsched.model.resources import CPU, amount_text, parse_quantities
 from gangsched.model.text.names import is_qualified_name
+from gangsched.reading.durations import duration_s, duration_text
+from gangsched.reading.strict import decode, join
 
 FAIRNESS = "Fairness"
 """The plugin that `queues` enables in every profile."""

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from gangsched.config.documents.ours import Record
-from gangsched.config.reading.durations import duration_s, duration_text
 from gangsched.errors import ConfigError
+from gangsched.reading.durations import duration_s, duration_text
 
 _MB = 10**6
 _MOST_MB = 10_000_000

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from gangsched.config.documents import tracing as written
-from gangsched.config.reading.durations import duration_s, duration_text
 from gangsched.errors import ConfigError
+from gangsched.reading.durations import duration_s, duration_text
 
 _TRACES_PATH = "/v1/traces"
 # About 2 kB each: 2 GB.

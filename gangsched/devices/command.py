@@ -15,7 +15,6 @@ from rich.table import Table
 from gangsched.command import printing
 from gangsched.command.arguments import add_output_flag
 from gangsched.command.lists import pages_of
-from gangsched.config.reading.strict import nearest
 from gangsched.devices.report import CONFIRMED, FREE, PLANNED, RESERVED, DeviceRow, NodeMap, Refused, make_map
 from gangsched.devices.reserved import ask_reserved, with_reserved
 from gangsched.devices.summary import print_summary, time_text
@@ -30,6 +29,7 @@ from gangsched.model.effects import NODE_REFUSED, POD_REFUSED
 from gangsched.model.objects import Node, Pod
 from gangsched.model.text.bounded import lenient_decoder
 from gangsched.model.text.printable import clean, several
+from gangsched.reading.strict import nearest
 from gangsched.signals import run_loop
 from gangsched.web.commands.asking import add_flags
 

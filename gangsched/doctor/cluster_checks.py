@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 
-from gangsched.config.reading.strict import nearest
 from gangsched.core.types.group import Group, MemberState
 from gangsched.devices.report import GONE, MISMATCH, TWICE, NodeMap
 from gangsched.doctor.findings import Finding, Level, Work, found
@@ -24,6 +23,7 @@ from gangsched.model.resources import pod_requests
 from gangsched.model.stated.load import LOAD_KEY, parse_load
 from gangsched.model.text.printable import several, shown
 from gangsched.model.text.quantity import to_int
+from gangsched.reading.strict import nearest
 
 AGENT_NAMESPACE = "gangsched-agent"
 # Three heartbeats of an agent, and time to spare.

@@ -20,12 +20,12 @@ from typing import Any
 import msgspec
 
 from gangsched.config import PluginInfo
-from gangsched.config.reading.strict import nearest
 from gangsched.errors import ConfigError
 from gangsched.extension.budget import TurnBudget, budgeted
 from gangsched.extension.signatures import HOOKS, POINTS, check_attributes, check_hooks, line_of
 from gangsched.model.text.printable import in_words
 from gangsched.plugins import IN_TREE
+from gangsched.reading.strict import nearest
 
 ENTRY_POINTS = "gangsched.plugins"
 

@@ -10,9 +10,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from gangsched.config import ExtenderConfig, SchedulerConfig, default_config, parse_config
-from gangsched.config.reading.strict import read_text
 from gangsched.errors import ConfigError
 from gangsched.extension.loading import KnownPlugins
+from gangsched.reading.strict import read_text
 
 _NO_FLAGS: Mapping[str, str | bool] = {}
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from gangsched.config.reading.yaml_bounds import check_yaml
 from gangsched.errors import ConfigError
+from gangsched.reading.yaml_bounds import check_yaml
 from gangsched.whatif.makers.templates import Json
 
 _MAX_CHARACTERS = 4_000_000

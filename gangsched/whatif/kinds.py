@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gangsched.config.reading.strict import nearest
 from gangsched.errors import ConfigError
 from gangsched.model.text.printable import one_line
+from gangsched.reading.strict import nearest
 from gangsched.whatif.admission import QUOTA, RANGE
 from gangsched.whatif.makers import trainer
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from gangsched.config.reading.strict import nearest
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError, ParseError
 from gangsched.kube.watch.decode import Kind, all_kinds, followed
@@ -22,6 +21,7 @@ from gangsched.model.objects import Pod
 from gangsched.model.owners import OWNER_KINDS, replicas
 from gangsched.model.owners.owner import DEFAULT_SCHEDULER
 from gangsched.model.pod_group import POD, group_key
+from gangsched.reading.strict import nearest
 from gangsched.whatif import accepted
 from gangsched.whatif.admission import Admission, Refused, limits_in
 from gangsched.whatif.cluster import Classes, Cluster, PriorityClass, UnknownClasses, read_class

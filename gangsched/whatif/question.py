@@ -15,11 +15,11 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from gangsched.command.snapshot import Snapshot, as_seen
-from gangsched.config.reading.strict import nearest
 from gangsched.core.explaining.explain import explain
 from gangsched.errors import ConfigError
 from gangsched.model.objects import Pod
 from gangsched.model.text.printable import clean, one_line, several
+from gangsched.reading.strict import nearest
 from gangsched.whatif.answer import Answer, answer, refused_gangs
 from gangsched.whatif.manifests import Manifests
 from gangsched.whatif.trial import Trial

@@ -14,7 +14,6 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from gangsched.command.snapshot import Snapshot
-from gangsched.config.reading.strict import nearest
 from gangsched.core.framework.interface import Code
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
@@ -25,6 +24,7 @@ from gangsched.model.devices.annotations import ALLOCATED_KEY, Allocation, parse
 from gangsched.model.objects import Node, Pod
 from gangsched.model.pod_group import group_key
 from gangsched.model.walltime import LATEST_S, pod_walltime
+from gangsched.reading.strict import nearest
 from gangsched.whatif.applying import applied
 
 HOSTNAME = "kubernetes.io/hostname"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from gangsched.config.reading.absent import ABSENT
+from gangsched.config.documents.absent import ABSENT
 from gangsched.plugins import IN_TREE
 
 Json = dict[str, Any]

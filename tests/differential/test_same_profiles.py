@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gangsched.config.reading.absent import ABSENT
+from gangsched.config.documents.absent import ABSENT
 from gangsched.errors import ConfigError
 from gangsched.lab.controlplane.assets import Assets
 from gangsched.plugins import IN_TREE
@@ -25,7 +25,7 @@ GATE = "--feature-gates=GenericWorkload=true"
 # What the two lists may differ in, and why. Whatever else differs fails.
 DIFFERENCES = {
     "not there": "a plugin of kube-scheduler's that is not in gangsched.plugins is in none of our lists; "
-    "config.reading.absent says what is done instead",
+    "config.documents.absent says what is done instead",
     "ours": "Devices, RemainingBandwidth and others are ours; pods that do not ask for them pass by them",
     "gang": "GangScheduling is a default of ours; kube-scheduler has it by the gate GenericWorkload",
     "placement": "placementScore has weights in kube-scheduler; here nothing scores whole placements",

@@ -21,7 +21,6 @@ from gangsched.agent.settings import AgentDocument
 from gangsched.command.cli import _parser
 from gangsched.config.documents.kube import KubeDocument, PluginSets
 from gangsched.config.documents.ours import OurDocument
-from gangsched.config.reading.strict import MAX_CHARACTERS
 from gangsched.core.cache.pods.selected_keys import MAX_IDLE, PODS_A_SECOND
 from gangsched.core.state.tables import binds as bind_table
 from gangsched.core.state.tables import groups as transitions
@@ -37,6 +36,7 @@ from gangsched.model.resources import MAX_RESOURCES
 from gangsched.model.text import bounded
 from gangsched.model.text.printable import MAX_MESSAGE
 from gangsched.plugins import IN_TREE
+from gangsched.reading.strict import MAX_CHARACTERS
 from gangsched.web.access import ADDRESSES_WORTH, STRANGERS_A_SECOND
 from tests.docs import claim_scene, meanings, metrics_table, queues_scene, shapes, walk, what_if
 from tests.docs.pages import DOCS, ROOT

@@ -28,7 +28,7 @@ KNOWN: Mapping[str, str] = {
     "gangsched/api_rules/names.py": "a text of its own, shortened",
     "gangsched/agent/report/notices.py": "keys, which begin with a word",
     "gangsched/command/arguments.py": "argparse's",
-    "gangsched/config/reading/strict.py": "msgspec's",
+    "gangsched/reading/strict.py": "msgspec's",
     "gangsched/process/defects.py": "a traceback's",
     "gangsched/kube/access/loaders.py": "kubernetes_asyncio's",
     "gangsched/telemetry/showing/command.py": "a command line, for the file in it",

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from gangsched.agent.report.inventory import HEALTHY, UNHEALTHY
-from gangsched.config.reading.strict import decode, join, nearest
 from gangsched.errors import ConfigError
 from gangsched.model.devices.annotations import MAX_DEVICES, MAX_ID_LENGTH, Device
 from gangsched.model.resources import is_extended
 from gangsched.model.text import bounded
+from gangsched.reading.strict import decode, join, nearest
 
 # A node's annotations have 256 KiB in all; a larger file is not a device list.
 MAX_FILE_BYTES = 2**20

@@ -12,7 +12,6 @@ from itertools import islice
 
 import numpy as np
 
-from gangsched.config.reading.strict import nearest
 from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.framework.plan import Shortage
 from gangsched.core.types.templates.pod_template import PodTemplate
@@ -21,6 +20,7 @@ from gangsched.core.why.not_tried import NotDoneYet
 from gangsched.model.objects import SelectorRequirement, Taint, Toleration
 from gangsched.model.resource_claims.objects import DEVICE_CLASS_PREFIX, DEVICE_CLASSES
 from gangsched.model.text.printable import shown
+from gangsched.reading.strict import nearest
 
 # Limits: names in a sentence and sentences of a kind; nodes; terms and tolerations.
 _MAX_NAMED = 3

@@ -17,7 +17,6 @@ import msgspec
 from msgspec.structs import replace
 
 from gangsched.config.queueing import QueueingSettings
-from gangsched.config.reading.strict import nearest
 from gangsched.core.explaining.owed import NO_MORE, Owed, owed
 from gangsched.core.explaining.reports import lacks_object, view_group
 from gangsched.core.explaining.room import Found, NearMiss, Reason, placeable
@@ -37,6 +36,7 @@ from gangsched.core.why.not_tried import PerhapsMisspelt
 from gangsched.model.text.printable import clean as in_full
 from gangsched.model.text.printable import clean_for, marked, sentence, several
 from gangsched.model.text.server_refusals import says_quota_is_exceeded
+from gangsched.reading.strict import nearest
 
 _MAX_NAMED = 3
 _CORRECT_ONE = "Correct what the answer names, in the pods or in the group's object."

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from gangsched.config.reading.strict import nearest
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
 from gangsched.model.pod_group import GROUPS_KEY
 from gangsched.model.text.printable import marked, sentence
+from gangsched.reading.strict import nearest
 
 _MAX_NAMED = 3
 _MAX_LOOKED_AT = 20_000

@@ -14,7 +14,6 @@ from itertools import islice
 from typing import NamedTuple
 
 from gangsched.config import Settings
-from gangsched.config.reading.strict import nearest_name
 from gangsched.core.cache.queues.tree import QUEUE_KEY
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
@@ -48,6 +47,7 @@ from gangsched.model.stated.packing_weight import PACKING_WEIGHT_KEY
 from gangsched.model.stated.topology import TOPOLOGY_KEY
 from gangsched.model.text.printable import clean
 from gangsched.model.walltime import WALLTIME_KEY
+from gangsched.reading.strict import nearest_name
 
 PREFIX = "gangsched.io/"
 _DOMAIN, _NAME_ALONE = "gangsched.io", "gangsched"

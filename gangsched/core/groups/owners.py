@@ -13,7 +13,6 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from gangsched.config.reading.strict import nearest
 from gangsched.core.binding.start_records import numbers_of
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
@@ -39,6 +38,7 @@ from gangsched.model.owners import (
 )
 from gangsched.model.owners.dialects import WHOLE
 from gangsched.model.pod_group import GroupKey, PodGroup, group_from_pod, lone_key
+from gangsched.reading.strict import nearest
 
 # Limits on objects that do not decode, and on owners that were reported; the oldest are forgotten.
 _MAX_REFUSED = 10_000

@@ -17,7 +17,6 @@ from typing import Any, BinaryIO
 import msgspec
 import yaml
 
-from gangsched.config.reading.strict import read_documents
 from gangsched.errors import ConfigError, GangschedError
 from gangsched.extension.loading import KnownPlugins
 from gangsched.journal.anonymise.renamed_state import renamed_by
@@ -40,6 +39,7 @@ from gangsched.journal.state import NotWritable, write_state
 from gangsched.journal.unreadable import Ended, empty_among, lost_after, starts_of
 from gangsched.model.dialects.dialect import GroupKey
 from gangsched.model.effects import Effect
+from gangsched.reading.strict import read_documents
 from gangsched.whole_file import private
 
 _FREE_TEXT = frozenset(("message", "problem"))

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gangsched.command import printing
-from gangsched.config.reading.strict import nearest
 from gangsched.config.tracing import traces_url
 from gangsched.errors import ConfigError
 from gangsched.journal.records import Start, State
@@ -24,6 +23,7 @@ from gangsched.journal.replay.watching import print_explanation, print_stories
 from gangsched.journal.segments import Reader, Segment, segments_at
 from gangsched.model.text.printable import several
 from gangsched.process.flags import add_plugin_flag
+from gangsched.reading.strict import nearest
 from gangsched.whole_file import check_file, put_file
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from gangsched.config.reading.durations import duration_s
 from gangsched.errors import ConfigError
+from gangsched.reading.durations import duration_s
 
 _CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9](?:\.[0-9]{1,6})?))?")
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gangsched.config.reading.strict import nearest, read_documents
 from gangsched.errors import ConfigError
+from gangsched.reading.strict import nearest, read_documents
 
 _BODIES = {"clusters": "cluster", "users": "user", "contexts": "context"}
 _FORM = "a kubeconfig has clusters, users, contexts and a current-context"

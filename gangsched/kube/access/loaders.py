@@ -25,12 +25,12 @@ from typing import Any
 import anyio
 import yaml
 
-from gangsched.config.reading.yaml_bounds import check_yaml
 from gangsched.errors import ConfigError
 from gangsched.kube.access.exec_plugin import limited
 from gangsched.kube.access.fields import settle
 from gangsched.kube.access.files import read_regular
 from gangsched.kube.access.kubeconfig import files_of, find_mistake, names_nothing
+from gangsched.reading.yaml_bounds import check_yaml
 
 # client-go rereads token files once a minute; the kubelet replaces them long before they expire.
 FILE_REFRESH_S = 60.0

@@ -8,12 +8,12 @@ from random import Random
 import msgspec
 from msgspec.structs import replace
 
-from gangsched.config.reading.strict import nearest
 from gangsched.errors import ConfigError
 from gangsched.lab.counterfactual.day import Day, Life, OtherEvent
 from gangsched.lab.counterfactual.model import Outcome
 from gangsched.model import events as ev
 from gangsched.model.objects import Node
+from gangsched.reading.strict import nearest
 from gangsched.whatif.trial import HOSTNAME
 
 MOST_SHAKEN_S = 30.0

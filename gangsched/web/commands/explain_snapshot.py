@@ -15,7 +15,6 @@ import msgspec
 from msgspec.structs import replace
 
 from gangsched.command.snapshot import Snapshot, as_seen, configured, take_snapshot
-from gangsched.config.reading.strict import nearest, nearest_name
 from gangsched.core.explaining.explain import explain, finding
 from gangsched.core.explaining.room import FITS
 from gangsched.core.types.group import Group
@@ -29,6 +28,7 @@ from gangsched.model.objects import Pod
 from gangsched.model.owners import owners_of
 from gangsched.model.pod_group import group_key
 from gangsched.model.text.printable import clean
+from gangsched.reading.strict import nearest, nearest_name
 from gangsched.web.commands.makers import list_makers, named_object, with_makers, without_pods
 from gangsched.web.pages.explanations import Page
 

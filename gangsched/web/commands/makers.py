@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gangsched.config.reading.strict import nearest
 from gangsched.core.explaining.owed import NO_MORE, too_few
 from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient
@@ -24,6 +23,7 @@ from gangsched.model.pod_group import OBJECT_KINDS
 from gangsched.model.text import bounded
 from gangsched.model.text.printable import clean
 from gangsched.model.text.server_refusals import missing_class
+from gangsched.reading.strict import nearest
 from gangsched.web.pages.explanations import Page
 from gangsched.whatif.cluster import priority_classes
 

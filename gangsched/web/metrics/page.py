@@ -1,7 +1,7 @@
 """Metrics: all counts under the names, labels and buckets that dashboards know.
 
 Lives here: one table from numbers to Prometheus families, and their text. Not here: how a family is made
-(families.py), counting (measures.py), reading state (reading.py). Nothing is kept between two scrapes.
+(`families`), counting (`measures`), reading state (`reading`). Nothing is kept between two scrapes.
 Changing numbers are copied on the scheduler's loop; the text is made in a thread, because in a large cluster
 that may take longer than a turn.
 Sources of the names: kubernetes `pkg/scheduler/metrics`, component-base `metrics/prometheus`.

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
-from gangsched.config.reading.strict import nearest
 from gangsched.errors import ConfigError
 from gangsched.model.dialects.volcano import GROUP_NAME
 from gangsched.model.pod_group import COSCHEDULING_LABEL
+from gangsched.reading.strict import nearest
 from gangsched.whatif.makers.templates import (
     Json,
     count_in,

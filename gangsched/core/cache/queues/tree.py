@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
 from gangsched.config.queues import QueueConfig, QueuesSettings
-from gangsched.config.reading.strict import nearest
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.needed import requests_of
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import STARTED_IN_KEY
+from gangsched.reading.strict import nearest
 
 QUEUE_KEY = "gangsched.io/queue"
 """The pod's annotation, or label, that names its queue."""

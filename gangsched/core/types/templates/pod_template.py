@@ -13,7 +13,6 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
-from gangsched.config.reading.strict import nearest
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.templates.affinity_terms import Carried, affinity_terms_of, spread_selectors_of
 from gangsched.core.types.templates.spec_limits import n_node_requirements, over_limit, plain
@@ -32,6 +31,7 @@ from gangsched.model.devices.required_ids import (
 from gangsched.model.objects import Pod, PodSpec
 from gangsched.model.resources import PODS, ResourceTable, container_requests, pod_requests, unstated_room
 from gangsched.model.selectors import Selector
+from gangsched.reading.strict import nearest
 
 ReadT = TypeVar("ReadT", bound=Collection[str])
 

@@ -85,7 +85,7 @@ def _from_json(body: bytes, expected: Expected) -> dict[str, Any]:
 def _from_yaml(body: bytes, expected: Expected) -> dict[str, Any]:
     import yaml
 
-    from gangsched.config.reading.yaml_bounds import check_yaml
+    from gangsched.reading.yaml_bounds import check_yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:

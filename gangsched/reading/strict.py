@@ -1,7 +1,8 @@
 """Reads YAML strictly into Structs: every mistake is a ConfigError with its path and the nearest name.
 
 Lives here: the YAML reader that refuses duplicate keys, and `decode`, which looks for unknown fields along a
-type before msgspec checks the values. Not here: what any field means. Called by the other rooms of config.
+type before msgspec checks the values. Not here: what any field means. Called by config, and by
+whatever else reads files or names what is nearest.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 import msgspec
 import yaml
 
-from gangsched.config.reading.durations import duration_s
-from gangsched.config.reading.yaml_bounds import check_yaml
 from gangsched.errors import ConfigError
+from gangsched.reading.durations import duration_s
+from gangsched.reading.yaml_bounds import check_yaml
 
 T = TypeVar("T")
 # A configuration is a few kB. The limit keeps a wrong file (an image, a core dump) from being parsed.

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
-from gangsched.config.reading.durations import duration_s
 from gangsched.errors import ConfigError
+from gangsched.reading.durations import duration_s
 
 _FILTERS = ("preFilter", "filter")
 _SCORES = ("preScore", "score")

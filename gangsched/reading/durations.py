@@ -1,6 +1,6 @@
 """Go's durations, as configuration files and flags write them: 15s, 1m30s, 500ms.
 
-Lives here: text to seconds and back. Not here: limits. Called by the other rooms of config.
+Lives here: text to seconds and back. Not here: limits. Called by config, flags and `strict`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,0 @@
-"""Reads configuration files strictly: durations, limits, names; and which plugins we lack."""
