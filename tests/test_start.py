@@ -87,6 +87,56 @@ def test_a_plain_scheduler_loads_what_it_needs_and_no_more(tmp_path: Path) -> No
     assert sorted(loaded & NOT_NEEDED) == []
 
 
+# The same for an agent, which runs on each node.
+AGENT = """
+import sys
+from gangsched import logs  # before the app, as the command does
+from gangsched.agent import app
+from gangsched.command import cli
+
+async def run(self):
+    return 0
+
+app.AgentApp.run = run
+code = cli.main(sys.argv[1:])
+print("\\n".join(sys.modules))
+sys.exit(code)
+"""
+NO_AGENT_NEEDS = {
+    *("aiohttp", "cryptography", "kubernetes_asyncio", "opentelemetry", "re2", "rich"),
+    *(f"gangsched.{room}" for room in ("config", "core", "lab", "model.cel", "plugins", "web")),
+}
+# With what they need of others: gRPC for kubelet's APIs, psutil for what is measured.
+NOT_ASKED_FOR = {
+    *("google", "grpclib", "h2", "psutil", "gangsched.agent.kubelet_api", "gangsched.agent.plugins.runner"),
+    *("gangsched.agent.probes.running", "gangsched.agent.sources.pod_resources"),
+}
+
+
+@pytest.mark.parametrize("measures", [False, True])
+def test_an_agent_loads_what_it_was_asked_for(tmp_path: Path, measures: bool) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(KUBECONFIG))
+    own = [
+        "agent",
+        "--kubeconfig",
+        str(kubeconfig),
+        "--node-name",
+        "n",
+        "--nvml",
+        "off",
+        *["--load"] * measures,
+    ]
+    root = Path(__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", AGENT, *own], capture_output=True, text=True, timeout=60, cwd=root
+    )
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stdout.split())
+    assert sorted(loaded & NO_AGENT_NEEDS) == []
+    assert loaded & NOT_ASKED_FOR == ({"gangsched.agent.probes.running", "psutil"} if measures else set())
+
+
 @pytest.mark.parametrize("command", ["agent", "devices", "load", "queue", "queues", "top", "trace"])
 def test_a_command_that_decides_nothing_loads_nothing_of_the_core(command: str) -> None:
     script = (
@@ -99,7 +149,7 @@ def test_a_command_that_decides_nothing_loads_nothing_of_the_core(command: str) 
     assert done.returncode == 0, done.stderr
     loaded = done.stdout.split()
     assert COMMANDS[command][0] in loaded
-    unwanted = ("gangsched.core", "gangsched.plugins", "gangsched.lab")
+    unwanted = ("gangsched.config", "gangsched.core", "gangsched.plugins", "gangsched.lab")
     assert [name for name in loaded if name.startswith(unwanted)] == []
 
 

@@ -2,7 +2,8 @@
 
 Lives here: all I/O of the agent. Nothing here makes decisions: events go to the reporter, its requests are
 carried out, and the outcomes go back to it. Called by `command`. The other parts of the agent
-(`agent.plugins.runner`, `probes`) have their own pure parts, and a task each here.
+(`agent.plugins.runner`, `probes`) have their own pure parts, and a task each here; they are loaded only if
+they are configured.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import Callable, Mapping
 from random import Random
+from typing import TYPE_CHECKING
 
 import anyio
 import structlog
@@ -27,8 +29,6 @@ from gangsched.agent.node import (
     read_node,
 )
 from gangsched.agent.plugins.plan import NodePods, PlannedPod, planned_pod
-from gangsched.agent.plugins.runner import PluginRunner
-from gangsched.agent.probes.running import Probes
 from gangsched.agent.report.notices import Notice
 from gangsched.agent.report.reports import Report, Silence
 from gangsched.agent.reporter import InventoryReporter, ReadNode, WriteNode, explained
@@ -36,8 +36,6 @@ from gangsched.agent.settings import AgentSettings
 from gangsched.agent.sources import Source
 from gangsched.agent.sources.files import FileSource
 from gangsched.agent.sources.nvml import NvmlSource
-from gangsched.agent.sources.pod_resources import PodResourcesSource
-from gangsched.config.reading.strict import nearest
 from gangsched.errors import ApiError, ConfigError
 from gangsched.kube.access.credentials import Credentials
 from gangsched.kube.client import ApiClient
@@ -50,6 +48,11 @@ from gangsched.kube.watch.unparsed import read_meta
 from gangsched.model.devices.report import DEVICE_REPORT_KEY
 from gangsched.model.effects import RecordEvent
 from gangsched.model.events import Event, KindSynced
+from gangsched.reading.strict import nearest
+
+if TYPE_CHECKING:
+    from gangsched.agent.plugins.runner import PluginRunner
+    from gangsched.agent.probes.running import Probes
 
 _log = structlog.get_logger(__name__)
 
@@ -69,6 +72,8 @@ def sources_of(settings: AgentSettings) -> list[Source]:
         sources.append(NvmlSource(nvml.mode, resource=nvml.resource, ignored_xids=nvml.ignore_xids))
     sources += [FileSource(path) for path in settings.devices]
     if settings.kubelet.resources:
+        from gangsched.agent.sources.pod_resources import PodResourcesSource
+
         sources.append(PodResourcesSource(settings.kubelet))
     return sources
 
@@ -99,11 +104,7 @@ class AgentApp:
             in_labels=settings.in_labels,
         )
         self._pods = Reflector(self._client, pods(settings.node_name), self._take_events, rng=rng)
-        self._probes = (
-            Probes(settings.probes, self._annotate, self._not_measured, node=settings.node_name, rng=rng)
-            if settings.probes.is_on
-            else None
-        )
+        self._probes = self._made_probes(rng) if settings.probes.is_on else None
         self._node_pods = NodePods()
         reads_kubelet = settings.plugins or settings.kubelet.resources
         self._runner = self._made_runner() if reads_kubelet else None
@@ -254,9 +255,17 @@ class AgentApp:
             cause_id="",
         )
 
-    # -- device plugins --------------------------------------------------------------------------------------
+    # -- measurements and device plugins ---------------------------------------------------------------------
+
+    def _made_probes(self, rng: Random) -> Probes:
+        from gangsched.agent.probes.running import Probes
+
+        node = self._settings.node_name
+        return Probes(self._settings.probes, self._annotate, self._not_measured, node=node, rng=rng)
 
     def _made_runner(self) -> PluginRunner:
+        from gangsched.agent.plugins.runner import PluginRunner
+
         return PluginRunner(
             self._settings.node_name,
             self._settings.kubelet,

@@ -19,7 +19,7 @@ from h2.events import RequestReceived
 from gangsched.agent import channels
 from gangsched.agent.kubelet_api import podresources_pb2 as messages
 from gangsched.agent.plugins.kubelet import Kubelet, KubeletError
-from gangsched.agent.plugins.plan import given_by_kubelet
+from gangsched.agent.plugins.messages import given_by_kubelet
 from gangsched.agent.plugins.settings import KubeletDocument
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gangsched.agent.kubelet_api import pod_pb2
-from gangsched.agent.plugins.plan import planned_pod, pods_of_kubelet
+from gangsched.agent.plugins.messages import pods_of_kubelet
+from gangsched.agent.plugins.plan import planned_pod
 from gangsched.agent.report.holders import Holders
 from gangsched.agent.settings import AgentFlags, parse_settings
 from gangsched.errors import ConfigError

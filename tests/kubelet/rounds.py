@@ -17,7 +17,8 @@ from gangsched.agent.kubelet_api import deviceplugin_pb2 as pb
 from gangsched.agent.plugins.device_plugin import Mismatch, Plugin
 from gangsched.agent.plugins.granted import is_whole, report
 from gangsched.agent.plugins.hand_off import Known
-from gangsched.agent.plugins.plan import Memory, NodePods, given_by_kubelet, planned_pod, pods_of_kubelet
+from gangsched.agent.plugins.messages import given_by_kubelet, pods_of_kubelet
+from gangsched.agent.plugins.plan import Memory, NodePods, planned_pod
 from gangsched.agent.plugins.settings import HandOff, PluginDocument
 from gangsched.model.devices.annotations import Device
 from gangsched.model.devices.report import parse_report

@@ -20,7 +20,7 @@ import msgspec
 import pytest
 import yaml
 
-from gangsched.agent.plugins.plan import given_by_kubelet
+from gangsched.agent.plugins.messages import given_by_kubelet
 from gangsched.lab.controlplane.processes import ControlPlane
 from gangsched.model.devices.annotations import ALLOCATED_KEY, parse_allocation, parse_devices
 from gangsched.model.devices.report import DEVICE_REPORT_KEY, parse_report

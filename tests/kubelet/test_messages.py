@@ -14,7 +14,8 @@ from google.protobuf.message import Message
 from gangsched.agent.kubelet_api import deviceplugin_pb2 as plugin
 from gangsched.agent.kubelet_api import podresources_pb2 as resources
 from gangsched.agent.kubelet_api import pods_pb2 as pods
-from gangsched.agent.plugins.plan import PlannedPod, pods_of_kubelet
+from gangsched.agent.plugins.messages import pods_of_kubelet
+from gangsched.agent.plugins.plan import PlannedPod
 
 RECORDED = [json.loads(line) for line in (Path(__file__).parent / "messages.jsonl").read_text().splitlines()]
 

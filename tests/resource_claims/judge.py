@@ -20,8 +20,9 @@ import msgspec
 
 from gangsched.model.cel import selector
 from gangsched.model.cel.library.amounts import read_quantity
-from gangsched.model.cel.selector import Attribute, SelectableDevice
+from gangsched.model.cel.selector import SelectableDevice
 from gangsched.model.cel.values import SelectorError
+from gangsched.model.resource_claims.objects import Attribute
 from tests.resource_claims.cases import Case, Object
 from tests.resource_claims.pools import DeviceId, Pool, Published, pools
 

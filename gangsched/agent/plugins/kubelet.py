@@ -26,7 +26,8 @@ from gangsched.agent.kubelet_api import podresources_pb2, pods_pb2
 from gangsched.agent.kubelet_api.deviceplugin_grpc import RegistrationStub
 from gangsched.agent.kubelet_api.podresources_grpc import PodResourcesListerStub
 from gangsched.agent.kubelet_api.pods_grpc import PodsStub
-from gangsched.agent.plugins.plan import Given, PlannedPod, given_by_kubelet, pods_of_kubelet
+from gangsched.agent.plugins.messages import given_by_kubelet, pods_of_kubelet
+from gangsched.agent.plugins.plan import Given, PlannedPod
 from gangsched.agent.plugins.settings import KubeletDocument
 from gangsched.errors import GangschedError, ParseError
 from gangsched.model.text.printable import one_line

@@ -1,8 +1,7 @@
-"""What is planned for this node's pods and what kubelet has granted them: values, and reading them.
+"""What is planned for this node's pods and what kubelet has granted them, in one form for both. No I/O.
 
-Lives here: the pods from kubelet's Pods API or the API server, and the lists of kubelet's PodResources API,
-in one form for both. No I/O. Not here: conclusions from the two (`hand_off`, `agent.plugins.granted`), the
-requests (`kubelet`).
+Not here: kubelet's own messages (`messages`), conclusions from the two (`hand_off`, `agent.plugins.granted`),
+the requests (`kubelet`).
 """
 
 from __future__ import annotations
@@ -11,11 +10,9 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 import msgspec
-from google.protobuf.message import DecodeError
 
-from gangsched.agent.kubelet_api import pod_pb2, podresources_pb2
 from gangsched.errors import ParseError
-from gangsched.model.devices.annotations import MAX_ID_LENGTH, parse_allocation
+from gangsched.model.devices.annotations import parse_allocation
 from gangsched.model.devices.labels import allocation_text
 from gangsched.model.events import Event, KindSynced, PodAdded, PodDeleted, PodUpdated
 from gangsched.model.objects import Pod
@@ -29,7 +26,6 @@ containers.
 """
 
 NOTHING: Sets = {}
-_TERMINAL = ("Succeeded", "Failed")
 # Ended pods stay until their annotation has been corrected; this bounds their number.
 _MAX_ENDED = 256
 _MAX_LAST = 1024
@@ -108,50 +104,10 @@ def planned_pod(pod: Pod) -> PlannedPod:
         meta.uid,
         meta.namespace,
         meta.name,
-        _sets(allocation_text(meta.annotations, meta.labels) or ""),
+        planned_sets(meta.annotations, meta.labels),
         pod.status.start_time is not None,
         meta.deletion_timestamp is not None,
     )
-
-
-def pods_of_kubelet(raw: Iterable[bytes]) -> tuple[PlannedPod, ...]:
-    """Returns the live pods of kubelet's ListPods. Raises: ParseError."""
-    pods = []
-    for one in raw:
-        try:
-            pod = pod_pb2.Pod.FromString(one)
-        except DecodeError as error:
-            raise ParseError(f"kubelet shows a pod that cannot be read: {error}") from None
-        if pod.status.phase in _TERMINAL:
-            continue
-        meta = pod.metadata
-        pods.append(
-            PlannedPod(
-                meta.uid,
-                meta.namespace,
-                meta.name,
-                _sets(allocation_text(meta.annotations, meta.labels) or ""),
-                pod.status.HasField("startTime"),
-                meta.HasField("deletionTimestamp"),
-            )
-        )
-    return tuple(pods)
-
-
-def given_by_kubelet(listed: podresources_pb2.ListPodResourcesResponse) -> Given:
-    """Reads the answer of PodResources List, without IDs too long for any inventory."""
-    given: dict[tuple[str, str], Sets] = {}
-    for pod in listed.pod_resources:
-        containers: dict[str, dict[str, frozenset[str]]] = {}
-        for container in pod.containers:
-            sets: dict[str, set[str]] = {}
-            # One entry for each NUMA node of the devices, or for each device.
-            for part in container.devices:
-                ids = (one for one in part.device_ids if one and len(one) <= MAX_ID_LENGTH)
-                sets.setdefault(part.resource_name, set()).update(ids)
-            containers[container.name] = {name: frozenset(ids) for name, ids in sets.items()}
-        given[pod.namespace, pod.name] = containers
-    return given
 
 
 def is_served(pod: PlannedPod, given: Given) -> bool:
@@ -220,6 +176,11 @@ def _devices(sets: Sets) -> frozenset[tuple[str, str]]:
     return frozenset(
         (resource, device) for held in sets.values() for resource, ids in held.items() for device in ids
     )
+
+
+def planned_sets(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None) -> Sets:
+    """Reads what is planned for a pod; nothing, if it cannot be read."""
+    return _sets(allocation_text(annotations, labels) or "")
 
 
 @lru_cache(maxsize=4096)

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from gangsched.model.cel.selector import Attribute, SelectableDevice
+from gangsched.model.cel.selector import SelectableDevice
 from gangsched.model.objects import NodeSelector
 from gangsched.model.resource_claims.amounts import billionths
 from gangsched.model.resource_claims.objects import (
+    Attribute,
     DeviceCapacity,
     DeviceId,
     PoolId,

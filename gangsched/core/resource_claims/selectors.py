@@ -11,9 +11,8 @@ from collections.abc import Hashable, Mapping
 from gangsched.core.resource_claims.devices import ListedDevice
 from gangsched.model.cel import selector as cel
 from gangsched.model.cel.scope import Reads
-from gangsched.model.cel.selector import Attribute
 from gangsched.model.cel.values import SelectorError
-from gangsched.model.resource_claims.objects import DeviceCapacity
+from gangsched.model.resource_claims.objects import Attribute, DeviceCapacity
 
 Verdict = bool | SelectorError
 # Compiled expressions, and answers of each, that are kept.

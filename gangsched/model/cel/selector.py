@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
-
 from gangsched.model.cel.compiler import Compiled, compile_tree
 from gangsched.model.cel.library import formats, network, text, times
 from gangsched.model.cel.library.amounts import read_quantity, read_semver
@@ -25,23 +23,11 @@ from gangsched.model.cel.values import (
     Value,
     a_type,
 )
+from gangsched.model.resource_claims.objects import Attribute
 
 # Those that are imported for the functions that they register.
 LIBRARIES = (formats, network, text, times)
 _EMPTY = DeviceMap({}, ABSENT)
-
-
-class Attribute(msgspec.Struct, frozen=True, kw_only=True):
-    """An attribute as the API writes it: one of its fields is set. Lists are alpha in Kubernetes 1.37."""
-
-    int_value: int | None = msgspec.field(name="int", default=None)
-    bool_value: bool | None = msgspec.field(name="bool", default=None)
-    string_value: str | None = msgspec.field(name="string", default=None)
-    version_value: str | None = msgspec.field(name="version", default=None)
-    int_values: tuple[int, ...] | None = msgspec.field(name="ints", default=None)
-    bool_values: tuple[bool, ...] | None = msgspec.field(name="bools", default=None)
-    string_values: tuple[str, ...] | None = msgspec.field(name="strings", default=None)
-    version_values: tuple[str, ...] | None = msgspec.field(name="versions", default=None)
 
 
 class SelectableDevice:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from gangsched.model.cel.selector import Attribute
 from gangsched.model.objects import Condition, NodeSelector, ObjectMeta
 
 # The kinds, as named in events and view.objects.
@@ -59,6 +58,19 @@ class _Kept(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
 
 class _Frozen(msgspec.Struct, rename="camel", gc=False, omit_defaults=True, frozen=True):
     """The same, for values that are compared."""
+
+
+class Attribute(msgspec.Struct, frozen=True, kw_only=True):
+    """An attribute as the API writes it: one of its fields is set. Lists are alpha in Kubernetes 1.37."""
+
+    int_value: int | None = msgspec.field(name="int", default=None)
+    bool_value: bool | None = msgspec.field(name="bool", default=None)
+    string_value: str | None = msgspec.field(name="string", default=None)
+    version_value: str | None = msgspec.field(name="version", default=None)
+    int_values: tuple[int, ...] | None = msgspec.field(name="ints", default=None)
+    bool_values: tuple[bool, ...] | None = msgspec.field(name="bools", default=None)
+    string_values: tuple[str, ...] | None = msgspec.field(name="strings", default=None)
+    version_values: tuple[str, ...] | None = msgspec.field(name="versions", default=None)
 
 
 class Counter(_Kept):

@@ -10,9 +10,10 @@ import msgspec
 
 from gangsched.model.cel import selector
 from gangsched.model.cel.compiler import compile_tree
-from gangsched.model.cel.selector import Attribute, SelectableDevice
+from gangsched.model.cel.selector import SelectableDevice
 from gangsched.model.cel.syntax import parse
 from gangsched.model.cel.values import STEP_LIMIT, Aborted, Fault, Run, SelectorError
+from gangsched.model.resource_claims.objects import Attribute
 
 YES, NO, ERROR, REFUSED = "yes", "no", "error", "refused"
 Question = Mapping[str, Any]

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from gangsched.model.cel.library import functions
 from gangsched.model.cel.library.functions import FUNCTIONS
-from gangsched.model.cel.selector import Attribute, SelectableDevice, compile
+from gangsched.model.cel.selector import SelectableDevice, compile
 from gangsched.model.cel.syntax import MAX_DEPTH
 from gangsched.model.cel.values import STEP_LIMIT, SelectorError
+from gangsched.model.resource_claims.objects import Attribute
 
 DEVICE = SelectableDevice(
     "d",

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from gangsched.model.cel.scope import ATTRIBUTES, CAPACITY, DRIVER, SHAREABLE, Reads
-from gangsched.model.cel.selector import Attribute, DeviceSelector, SelectableDevice, compile
+from gangsched.model.cel.selector import DeviceSelector, SelectableDevice, compile
 from gangsched.model.cel.values import ABSENT, DeviceMap, SelectorError
+from gangsched.model.resource_claims.objects import Attribute
 from tests.model.cel.expressions import Expressions
 from tests.model.cel.questions import view
 
