@@ -19,7 +19,7 @@ from gangsched.core.why import (
 )
 from gangsched.core.why.binds import MayBeMixedUp
 from gangsched.core.why.evictions import EvenWithAllGone
-from gangsched.core.why.incomplete import EndedDeleted, MembersMissing
+from gangsched.core.why.incomplete import EndedDeleted, MembersLost, MembersMissing, Short, roles_text
 from gangsched.core.why.kept import KeptForClaim, StartEstimated, StartKept
 from gangsched.core.why.nodes import Excluded, FewFit, NodesExcluded, Searched, SearchEnd, proved_there
 from gangsched.core.why.not_tried import NotDoneYet, SetBusy
@@ -145,6 +145,15 @@ def test_what_else_is_known_of_missing_members_follows_how_many_they_are() -> No
     assert told.startswith("gang d/a waits for members: 1 of 16 exist; role r1: 0 of 1; role r2: 0 of 2;")
     assert "; and 2 roles more; members that ended and were deleted: 2; " in told
     assert told.endswith("; a webhook refused more")
+
+
+def test_what_a_gang_lacks_names_three_roles_and_counts_the_others() -> None:
+    short = Short(3, 9, (("a", 0, 1), ("b", 1, 2), ("c", 2, 3)), 2)
+    lacking = "3 of 9 members run; role a: 0 of 1; role b: 1 of 2; role c: 2 of 3; and 2 roles more"
+    assert str(MembersLost("d/a", short, 0.0)) == f"gang d/a has lost members: {lacking}"
+    ends = "; 60 s after the first loss the rest is evicted"
+    assert str(MembersLost("d/a", short, 60.0)) == f"gang d/a has lost members: {lacking}{ends}"
+    assert roles_text([*short.roles, ("d", 0, 1)]) == roles_text(short.roles, 1)
 
 
 def test_a_time_that_is_not_known_is_left_out() -> None:

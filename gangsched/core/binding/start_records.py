@@ -222,7 +222,7 @@ class StartRecords:
         group.doubts = ()
         for info in doubted:
             if info.state is BOUND and _mark(info) is not None:
-                self._write(info, "False", LOST_MEMBERS, group.lost)
+                self._write(info, "False", LOST_MEMBERS, str(group.lost))
 
     def _write(self, info: PodInfo, status: str, reason: str, message: str) -> None:
         meta = info.pod.metadata

@@ -27,7 +27,8 @@ from gangsched.core.state.state import SharedState
 from gangsched.core.state.timers import DeadlineKind, Deadlines
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, PodInfo
 from gangsched.core.why import Why
-from gangsched.core.why.devices import DeviceFailed
+from gangsched.core.why.devices import DeviceFailed, EvictionsOff
+from gangsched.core.why.evictions import EvictionRefused
 from gangsched.model.devices.labels import inventory_text
 from gangsched.model.events import EvictionFailed
 from gangsched.model.objects import Node
@@ -57,7 +58,7 @@ class _Failure(msgspec.Struct):
     policy: str
     is_acted_on: bool = False
     is_refused: bool = False
-    refused: str = ""
+    refused: Why = ""
 
     @property
     def devices(self) -> str:
@@ -250,10 +251,7 @@ class DeviceHealth:
             return
         if not shared.settings.allow_eviction:
             self._due.set(info.uid, shared.now_s + _LOOK_AGAIN_OFF_S)  # it may be on by then
-            message = f"pod {info.pod.key} stays: allowEviction is off"
-            if failure.refused != message:
-                failure.refused = message
-                self._tell(info, "Warning", "DeviceFailed", message)
+            self._refuse(failure, EvictionsOff(info.pod.key))
             return
         if group.state in _MOVING:
             self._due.set(info.uid, shared.now_s + _LOOK_AGAIN_S)
@@ -296,11 +294,14 @@ class DeviceHealth:
         if failure.info.group.state is GroupState.UNWINDING:
             return False
         failure.is_refused = True
-        message = f"evicting {failure.info.pod.key}: {event.code} {event.message}"
-        if event.code not in _NOT_TOLD and message != failure.refused:
-            failure.refused = message
-            self._tell(failure.info, "Warning", "DeviceFailed", message)
+        if event.code not in _NOT_TOLD:
+            self._refuse(failure, EvictionRefused(failure.info.pod.key, event.code, event.message))
         return True
+
+    def _refuse(self, failure: _Failure, why: Why) -> None:
+        if why != failure.refused:
+            failure.refused = why
+            self._tell(failure.info, "Warning", "DeviceFailed", str(why))
 
     def _tell(self, info: PodInfo, kind: str, reason: str, message: str) -> None:
         """Records the event on the pod, and on the group's object if there is one."""

@@ -32,6 +32,7 @@ from gangsched.core.types.group import NEVER_S, BindState, Group, GroupState, Me
 from gangsched.core.types.lost_members import lacks
 from gangsched.core.types.states import NOT_QUEUED
 from gangsched.core.why import named
+from gangsched.core.why.incomplete import Short
 from gangsched.core.why.not_tried import PerhapsMisspelt
 from gangsched.model.text.printable import clean as in_full
 from gangsched.model.text.printable import clean_for, marked, sentence, several
@@ -407,7 +408,7 @@ def _ended(group: Group) -> Found:
     )
 
 
-def _short(scheduler: Scheduler, group: Group, lacking: str) -> Found:
+def _short(scheduler: Scheduler, group: Group, lacking: Short) -> Found:
     within_s = scheduler.shared.settings.recover_within_s
     then = f"the rest is evicted {within_s:g} s after the first loss" if within_s else "the rest runs on"
     return Found(

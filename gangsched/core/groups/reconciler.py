@@ -28,7 +28,9 @@ from gangsched.core.why.incomplete import (
     DefinitionMissing,
     EndedDeleted,
     MembersLeft,
+    MembersLost,
     MembersMissing,
+    NotRecovered,
     ObjectMissing,
 )
 from gangsched.model.events import RefusalsRead
@@ -257,36 +259,35 @@ class LostMembers:
         lacking = lacks(group)
         if not lacking:
             if group.lost:
-                group.lost = ""
+                group.lost = None
                 self._due.drop(group.key)
                 if runs_enough(group):
-                    self._reporter.lost_members(group, "")
+                    self._reporter.lost_members(group, None)
                     self._binder.records.write_whole(group)
             return
         within_s = self._shared.settings.recover_within_s
-        message = f"gang {group.key} has lost members: {lacking}"
-        message += f"; {within_s:g} s after the first loss the rest is evicted" if within_s else ""
-        if group.lost == message:
+        why = MembersLost(str(group.key), lacking, within_s)
+        if group.lost == why:
             return
         since_s = self._binder.records.marked_since_s(group, LOST_MEMBERS)
         if not group.lost and within_s:
             self._due.set(group.key, since_s + within_s)
-        group.lost = message
-        self._reporter.lost_members(group, message)
-        self._binder.records.mark(group, LOST_MEMBERS, message)
+        group.lost = why
+        self._reporter.lost_members(group, why)
+        self._binder.records.mark(group, LOST_MEMBERS, str(why))
 
     def advance(self) -> None:
         """Evicts what is left of gangs that have not recovered in time."""
         shared = self._shared
         for key in self._due.take(shared.now_s):
             group = shared.groups.get(key)
-            if group is None or not lacks(group):
+            if group is None or (lacking := lacks(group)) is None:
                 continue
             if not shared.settings.recover_within_s:
                 continue
             if not shared.settings.allow_eviction or group.n_assumed:
                 self._due.set(key, shared.now_s + _AGAIN_S)
                 continue
-            why = f"gang {key} is evicted: it has not recovered in time: {lacks(group)}"
-            self._reporter.event(group, "Warning", "NotRecovered", "Scheduling", why)
+            why = NotRecovered(str(key), lacking)
+            self._reporter.event(group, "Warning", "NotRecovered", "Scheduling", str(why))
             self._binder.outcome.evict_gang(group)

@@ -30,6 +30,7 @@ from gangsched.core.types.group import BOUND, Group, MemberState, PodInfo
 from gangsched.core.types.lost_members import lacks
 from gangsched.core.why import OfGang, Why, words
 from gangsched.core.why.binds import AnswerUnclear
+from gangsched.core.why.incomplete import MembersLost
 from gangsched.core.why.released import Reserved
 from gangsched.errors import InvariantError
 from gangsched.model.effects import (
@@ -158,9 +159,9 @@ class Reporter:
             self._tell_members(group, group.in_state(MemberState.PENDING), message)
             self.status(group, scheduled=False, reason=UNSCHEDULABLE, message=message)
 
-    def lost_members(self, group: Group, message: str) -> None:
-        """Reports that a gang that has started lacks members; "": it has enough again."""
-        is_whole, message = not message, clean(message) or is_bound_where(group)
+    def lost_members(self, group: Group, why: MembersLost | None) -> None:
+        """Reports that a gang that has started lacks members; None: it has enough again."""
+        is_whole, message = why is None, is_bound_where(group) if why is None else clean(str(why))
         kind, reason = ("Normal", "Scheduled") if is_whole else ("Warning", "LostMembers")
         self.event(group, kind, "GangScheduled" if is_whole else reason, "Scheduling", message)
         self._tell_step(group)  # of Coscheduling's API, which has phases and no conditions

@@ -34,6 +34,7 @@ from gangsched.core.types.states import (
 from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.core.types.victim_words import LOWER, PAST_WALLTIME
 from gangsched.core.why import Why, words
+from gangsched.core.why.incomplete import MembersLost
 from gangsched.model.objects import Condition, Pod
 from gangsched.model.pod_group import POD, GroupKey, PodGroup
 
@@ -176,6 +177,7 @@ class Group:
         self.problem: Why = ""
         self.own_problem = ""
         self.why: Why = ""
+        self.lost: MembersLost | None = None
         self.priority = self.wished_priority = self.raised = self.n_changes = self.n_changes_tried = 0
         self.state = self.moved_from = GATHERING
         self.moves: list[tuple[float, Any]] = []
@@ -183,7 +185,7 @@ class Group:
         self.first_complete_s = NEVER_S
         self.attempts = self.failure = self.active_token = self.n_early = 0
         self.failed_binds: dict[str, Why] = {}
-        self.cause_id = self.reported = self.warned = self.lost = self.start_record = ""
+        self.cause_id = self.reported = self.warned = self.start_record = ""
         self.marked: tuple[str, Mapping[str, Condition | None]] = _UNMARKED
         self.doubts: tuple[str, ...] = ()
         self.backoff_until_s = self.tried_s = -NEVER_S

@@ -1,4 +1,4 @@
-"""What a gang that has started lacks by now, in words: it lost members, and runs with fewer than it needs.
+"""What a gang that has started lacks by now: it lost members, and runs with fewer than it needs.
 
 Pure; read by the core's reports and by what shows gangs to people. Not here: what is done about it
 (core.groups.reconciler).
@@ -10,27 +10,30 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gangsched.core.types.states import BOUND, DONE, GroupState
-from gangsched.core.why.incomplete import roles_text
+from gangsched.core.why.incomplete import MAX_ROLES, Short
 
 if TYPE_CHECKING:
     from gangsched.core.types.group import Group
 
 
-def lacks(group: Group) -> str:
-    """Returns what is missing, as "3 of 4 members run; role b: 1 of 2"; "" if the gang has not started, has
-    enough, or has ended. Costs a look at each member only while a role may lack some."""
+def lacks(group: Group) -> Short | None:
+    """Returns what is missing; None if the gang has not started, has enough, or has ended.
+
+    Costs a look at each member only while a role may lack some.
+    """
     definition = group.definition
     if definition is None or not group.has_started:
-        return ""
+        return None
     is_short = group.n_bound < definition.min_count
     if not is_short and not definition.roles:
-        return ""
+        return None
     if not group.is_gang or not group.n_holding or group.state is GroupState.UNWINDING:
-        return ""
+        return None
     roles = _lacking(group, definition.roles) if definition.roles else []
     if not roles and not is_short:
-        return ""
-    return f"{group.n_bound} of {group.min_count} members run" + roles_text(roles)
+        return None
+    named = tuple(roles[:MAX_ROLES])
+    return Short(group.n_bound, group.min_count, named, len(roles) - len(named))
 
 
 def runs_enough(group: Group) -> bool:

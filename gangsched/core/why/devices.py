@@ -16,6 +16,15 @@ class DeviceFailed(Because, frozen=True):
         return f"device {self.devices} on node {self.node} has failed under {self.pod}"
 
 
+class EvictionsOff(Because, frozen=True):
+    """A pod with failed devices is left alone, as the settings have it."""
+
+    pod: str
+
+    def __str__(self) -> str:
+        return f"pod {self.pod} stays: allowEviction is off"
+
+
 class GivenOthers(Because, frozen=True):
     """kubelet gave a pod other devices than planned. now, planned: in words."""
 

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from gangsched.core.why import Because, Why
 from gangsched.model.text.printable import several
 
-# How many roles one message names.
-_MAX_ROLES = 3
+MAX_ROLES = 3
+"""How many roles one message names."""
 
 RolesShort = tuple[tuple[str, int, int], ...]
 """(role, how many of it there are, how many it needs) of the roles that lack members."""
 
 
-def roles_text(short: Sequence[tuple[str, int, int]]) -> str:
-    """Names roles that lack members, behind how many members there are in all."""
-    text = "".join(f"; role {role}: {n} of {wanted}" for role, n, wanted in short[:_MAX_ROLES])
-    n_more = len(short) - _MAX_ROLES
+def roles_text(short: Sequence[tuple[str, int, int]], n_others: int = 0) -> str:
+    """Names roles that lack members, behind how many members there are in all. n_others: others that do."""
+    text = "".join(f"; role {role}: {n} of {wanted}" for role, n, wanted in short[:MAX_ROLES])
+    n_more = n_others + max(0, len(short) - MAX_ROLES)
     return text + (f"; and {several(n_more, 'role')} more" if n_more > 0 else "")
 
 
@@ -126,3 +126,43 @@ class MembersLeft(Because, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.n_existing} of {self.n_needed} members are left{roles_text(self.roles)}"
+
+
+# -- a gang that has started, and has lost members ---------------------------------------------------------
+
+
+class Short(Because, frozen=True):
+    """What a gang that has started lacks by now. roles: the first few; n_others: how many more lack some."""
+
+    n_running: int
+    n_needed: int
+    roles: RolesShort
+    n_others: int
+
+    def __str__(self) -> str:
+        return f"{self.n_running} of {self.n_needed} members run{roles_text(self.roles, self.n_others)}"
+
+
+class MembersLost(Because, frozen=True):
+    """A gang that has started lacks members. within_s: so long after the first loss the rest is evicted; 0:
+    never."""
+
+    gang: str
+    lacking: Short
+    within_s: float
+
+    def __str__(self) -> str:
+        text = f"gang {self.gang} has lost members: {self.lacking}"
+        return text + (
+            f"; {self.within_s:g} s after the first loss the rest is evicted" if self.within_s else ""
+        )
+
+
+class NotRecovered(Because, frozen=True):
+    """What is left of a gang is evicted: it has not got back in time what it lost."""
+
+    gang: str
+    lacking: Short
+
+    def __str__(self) -> str:
+        return f"gang {self.gang} is evicted: it has not recovered in time: {self.lacking}"
