@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gangsched.lab.apiserver.simulated.nodes.slices import Driver, build_slices, device_class
 from tests.contract.api import JSON_PATCH, STRATEGIC, Answer, Api, Json
 from tests.contract.objects import bind, unique
 from tests.support.bodies import container, pod
@@ -238,6 +239,14 @@ def test_slices_are_selected_by_driver_node_and_pool(api: Api) -> None:
         assert api.patch(path, raised).ok()["metadata"]["generation"] == found["metadata"]["generation"] + 1
     both = api.get(f"{DEVICES}/resourceslices", fieldSelector=f"spec.driver={driver}").ok()["items"]
     assert len(both) == 2
+
+
+def test_the_slices_of_simulated_nodes_are_valid(api: Api) -> None:
+    driver = Driver(130, f"{unique('driver')}.example.com")
+    for each in build_slices("node-17", "00000000-0000-4000-8000-000000000000", driver):
+        api.post(f"{DEVICES}/resourceslices", each, fieldValidation="Strict").ok(201)
+    made = api.post(f"{DEVICES}/deviceclasses", device_class(driver.name), fieldValidation="Strict").ok(201)
+    assert made["metadata"]["name"] == driver.name
 
 
 def test_a_taint_gets_its_time_and_a_new_one_with_a_new_effect(api: Api) -> None:

@@ -28,6 +28,7 @@ from gangsched.lab.apiserver.http.responses import Answer
 from gangsched.lab.apiserver.http.server import HttpServer
 from gangsched.lab.apiserver.kinds import bootstrap, builtin_strategies, serve_metrics
 from gangsched.lab.apiserver.registry import Registry, utc_now
+from gangsched.lab.apiserver.simulated.nodes.slices import check_driver
 from gangsched.whole_file import write_whole
 
 # Range from which the length of a watch without its own timeout is drawn, as with the real
@@ -48,6 +49,7 @@ class Simulation:
         speed: float = 1.0,
         kills: Sequence[simulated.Kill] = (),
         unhealthy: Mapping[str, Sequence[str]] | None = None,
+        driver: simulated.Driver | None = None,
     ) -> None:
         """Raises: ConfigError for invalid values."""
         if not 0 < speed < 1e6:
@@ -55,6 +57,7 @@ class Simulation:
         self.kubelets = kubelets
         self.speed = speed
         self.kills = tuple(kills)
+        self.driver = check_driver(driver or simulated.Driver())
         self.nodes = simulated.build_nodes(nodes, gpus=gpus, racks=racks)
         simulated.make_unhealthy(self.nodes, unhealthy or {})
         simulated.check_kills(self.nodes, self.kills)
@@ -147,6 +150,7 @@ class EmbeddedCluster:
             speed=simulation.speed,
             seed=self._rng.getrandbits(32),
             kubelets=simulation.kubelets,
+            driver=simulation.driver,
         )
         for kill in simulation.kills:
             cluster.kill_later(kill)

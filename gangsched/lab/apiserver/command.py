@@ -56,6 +56,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NODE=ID[,ID...]",
         help="devices that are unhealthy from the start; may be repeated",
     )
+    what.add_argument(
+        "--dra-devices",
+        type=int,
+        default=0,
+        metavar="N",
+        help="devices for resource claims that a driver publishes on each node, in a ResourceSlice (0)",
+    )
+    what.add_argument(
+        "--dra-driver",
+        default="gpu.example.com",
+        metavar="NAME",
+        help="that driver, and its class (gpu.example.com)",
+    )
     parser.add_argument(
         "--seed", type=int, metavar="N", help="of UIDs and jitter; by default each run differs"
     )
@@ -85,6 +98,7 @@ async def _serve(args: argparse.Namespace) -> int:
         speed=args.speed,
         kills=[simulated.parse_kill(text) for text in args.kill],
         unhealthy=simulated.parse_unhealthy(args.unhealthy),
+        driver=simulated.Driver(args.dra_devices, args.dra_driver),
     )
     tls, ca = _tls(args)
     if args.kubeconfig_out:

@@ -13,14 +13,16 @@ from typing import Any
 
 import msgspec
 
+from gangsched.lab.apiserver.kinds.devices.slices import SliceStrategy
 from gangsched.lab.apiserver.registry import Registry
-from gangsched.lab.apiserver.simulated import SimulatedCluster, build_nodes
+from gangsched.lab.apiserver.simulated import Driver, SimulatedCluster, build_nodes
 from gangsched.lab.apiserver.storage.store import Item
 from gangsched.lab.apiserver.strategy import Context, Object, Strategy
 from gangsched.model.devices.annotations import ALLOCATED_KEY
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 GPU = "nvidia.com/gpu"
+SLICES = "resource.k8s.io/resourceslices"
 
 
 class _Pods(Strategy):
@@ -59,15 +61,22 @@ class World:
     """`now_s` is the simulated time, and the objects' too."""
 
     def __init__(
-        self, nodes: int = 0, *, gpus: int = 8, racks: int = 1, cpu: int = 16, kubelets: bool = True
+        self,
+        nodes: int = 0,
+        *,
+        gpus: int = 8,
+        racks: int = 1,
+        cpu: int = 16,
+        kubelets: bool = True,
+        driver: Driver | None = None,
     ) -> None:
         self.now_s = 0.0
         self.registry = Registry(
             now=lambda: EPOCH + timedelta(seconds=self.now_s),
             rng=Random(1),
-            strategies={"/pods": _Pods(), "/namespaces": _Namespaces()},
+            strategies={"/pods": _Pods(), "/namespaces": _Namespaces(), SLICES: SliceStrategy()},
         )
-        self.cluster = SimulatedCluster(self.registry, seed=1, kubelets=kubelets)
+        self.cluster = SimulatedCluster(self.registry, seed=1, kubelets=kubelets, driver=driver)
         self.cluster.start()
         for node in build_nodes(nodes, gpus=gpus, racks=racks, cpu=cpu, now=EPOCH):
             self.add_node(node)

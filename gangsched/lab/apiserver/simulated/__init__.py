@@ -32,6 +32,12 @@ OutOfmemory, OutOf<resource>, UnexpectedAdmissionError, NodeAffinity, NodePorts,
 that two live pods are given, or that is unknown or unhealthy, leads to a Warning event on pod and node, the
 node's condition DeviceAllocationConflict and a line in the log.
 
+Claims of devices (Dynamic Resource Allocation) are made from templates and freed as by a real controller.
+With a `Driver` every node publishes a ResourceSlice of devices, and there is a class of the driver's name. A
+pod starts only once each of its claims is allocated and reserved for it, by the scheduler; until then its
+events say FailedPrepareDynamicResources. So they do for a device that is on another node or prepared for
+another claim, which is a conflict as above.
+
 The rooms: lab.apiserver.simulated.nodes.nodes builds Node objects; cluster.py puts everything together,
 driver.py runs it in real time. Everything but driver.py is synchronous and gets the time as an argument.
 """
@@ -46,8 +52,10 @@ from gangsched.lab.apiserver.simulated.nodes.nodes import (
     parse_kill,
     parse_unhealthy,
 )
+from gangsched.lab.apiserver.simulated.nodes.slices import Driver
 
 __all__ = [
+    "Driver",
     "Kill",
     "SimulatedCluster",
     "build_nodes",

@@ -26,6 +26,7 @@ from gangsched.lab.apiserver.simulated.namespaces import Namespaces
 from gangsched.lab.apiserver.simulated.node_lifecycle import NodeLifecycle
 from gangsched.lab.apiserver.simulated.nodes.node_agent import LEASE_NAMESPACE, NodeAgents
 from gangsched.lab.apiserver.simulated.nodes.nodes import Kill
+from gangsched.lab.apiserver.simulated.nodes.slices import Driver, Slices
 from gangsched.lab.apiserver.simulated.pod_groups import PodGroups
 from gangsched.lab.apiserver.simulated.timetable import Timetable
 from gangsched.lab.apiserver.simulated.view import View, node_of, pod_of
@@ -43,10 +44,17 @@ class SimulatedCluster:
     """Kubelets and controllers around one registry. `speed` is simulated over real seconds.
 
     Without `kubelets` pods stay unchanged once bound and nodes never go silent; the controllers still work.
+    `driver`: each node publishes its devices.
     """
 
     def __init__(
-        self, registry: Registry, *, speed: float = 1.0, seed: int = 0, kubelets: bool = True
+        self,
+        registry: Registry,
+        *,
+        speed: float = 1.0,
+        seed: int = 0,
+        kubelets: bool = True,
+        driver: Driver | None = None,
     ) -> None:
         self.speed = speed
         self._api = Api(registry)
@@ -65,6 +73,7 @@ class SimulatedCluster:
         self._budgets = Budgets(self._api, self._view, self._timetable)
         self._pod_groups = PodGroups(self._api, self._view)
         self._claims = Claims(self._api, self._view, self._timetable)
+        self._slices = Slices(self._api, self._view, driver or Driver())
         self._event_times: deque[tuple[float, str, str]] = deque()
         self._leave: Callable[[], None] = lambda: None
         self._wake: Callable[[], None] = lambda: None
@@ -85,6 +94,7 @@ class SimulatedCluster:
         for name in NAMESPACES:
             namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
             self._api.ensure(self._api.namespaces, namespace)
+        self._slices.start()
         noted = {id(change.item) for change in self._changes}
         store = self._api.registry.store
         order = (self._namespace_key, self._nodes, self._pods)
@@ -167,6 +177,8 @@ class SimulatedCluster:
             self._claims.heard(change)
         elif collection == self._claims.template_key:
             self._claims.template_heard(change)
+        elif collection == self._slices.storage_key:
+            self._slices.heard(change)
 
     def _pod(self, change: Change, item: Item, now_s: float) -> None:
         if change.type == "DELETED":
@@ -198,6 +210,7 @@ class SimulatedCluster:
             self._agents.node_gone(node)
             self._lifecycle.node_gone(item.name)
             self._garbage.node_gone(item.name, now_s)
+            self._slices.node_gone(item.name)
             return
         # Use its current state: a Node and its status come in two writes, and after the first it has no room
         # yet.
@@ -209,6 +222,7 @@ class SimulatedCluster:
         if self._kubelets:
             self._agents.node_changed(node, now_s)
         self._garbage.node_changed(node)
+        self._slices.node_changed(node)
 
     def _note_event(self, change: Change) -> None:
         """Notes an event, to delete it after its time; they come in order, so a queue is enough."""

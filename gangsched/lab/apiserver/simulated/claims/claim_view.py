@@ -28,8 +28,20 @@ class Consumer(msgspec.Struct, rename="camel", frozen=True):
         return not self.api_group and self.resource == "pods"
 
 
+class _Result(msgspec.Struct, rename="camel"):
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    admin_access: bool | None = None
+
+
+class _Devices(msgspec.Struct):
+    results: list[_Result] = msgspec.field(default_factory=list)
+
+
 class _Allocation(msgspec.Struct):
-    """That there is one is all that matters here."""
+    devices: _Devices = msgspec.field(default_factory=_Devices)
 
 
 class _Status(msgspec.Struct, rename="camel"):
@@ -67,6 +79,16 @@ class ClaimView(msgspec.Struct):
     @property
     def is_protected(self) -> bool:
         return PROTECTION in self.metadata.finalizers
+
+    @property
+    def devices(self) -> list[tuple[str, str, str, str]]:
+        """Driver, pool, device and share (or "") of what it holds; admin access holds nothing."""
+        results = self.status.allocation.devices.results if self.status.allocation else ()
+        return [
+            (result.driver, result.pool, result.device, result.share_id or "")
+            for result in results
+            if not result.admin_access
+        ]
 
     @property
     def can_be_reserved(self) -> bool:

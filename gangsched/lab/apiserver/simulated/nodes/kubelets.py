@@ -6,6 +6,7 @@
     (unknown)  refused                              Ended      Failed for good, with kubelet's reason
     Creating   start-seconds are over               Running    Running, Ready, a pod IP; Created, Started
     Creating   a ConfigMap or Secret is missing     Creating   FailedMount; tried again
+    Creating   a claim of devices is not its own    Creating   FailedPrepareDynamicResources; tried again
     Running    run-seconds are over                 Ended      Succeeded or Failed
     Running    the same, and it is to restart       Backoff    at once the first time, then CrashLoopBackOff
     Backoff    the back-off is over                 Running    Running, one restart more
@@ -35,6 +36,7 @@ from gangsched.lab.apiserver.simulated.api import Api
 from gangsched.lab.apiserver.simulated.nodes import pod_status, references, scripts
 from gangsched.lab.apiserver.simulated.nodes.admission import UNEXPECTED, Refusal
 from gangsched.lab.apiserver.simulated.nodes.machine import Machine
+from gangsched.lab.apiserver.simulated.nodes.prepared_claims import PreparedClaims
 from gangsched.lab.apiserver.simulated.nodes.scripts import Script
 from gangsched.lab.apiserver.simulated.timetable import Timetable
 from gangsched.lab.apiserver.simulated.view import PodView, View
@@ -100,6 +102,7 @@ class Kubelets:
         self._timetable = timetable
         self._rng = rng
         self._complain = complain
+        self._prepared = PreparedClaims(api)
         self._machines: dict[str, Machine] = {}
         self._held: dict[str, _Held] = {}
 
@@ -204,7 +207,11 @@ class Kubelets:
             return
         obj = item.decode()
         missing = references.missing(obj, self._api)
+        if missing is None and (pod.claims or pod.extended_claim):
+            missing = self._prepared.prepare(pod, held.machine.name)
         if missing is not None:
+            if missing.mismatch and not held.n_tries:
+                self._complain(held.machine, pod, missing.mismatch)
             self._event(pod, missing.reason, missing.message, held, warning=True, field=missing.field)
             if missing.waiting:
                 self._write(held, lambda obj: pod_status.cannot_start(obj, missing.waiting, missing.message))
@@ -293,6 +300,7 @@ class Kubelets:
         held.state = State.ENDED
         self._timetable.cancel(("pod", held.pod.uid))
         held.machine.room.release(held.pod.uid)
+        self._prepared.release(held.pod.uid)
         if held.ip and held.ip != held.machine.ip:
             held.machine.addresses.give_back(held.ip)
         held.ip = ""

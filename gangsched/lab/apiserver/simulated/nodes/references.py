@@ -13,12 +13,16 @@ from gangsched.lab.apiserver.strategy import Object
 
 
 class Missing(NamedTuple):
-    """An event's reason and message; `waiting`: the containers' waiting reason, if it changes."""
+    """An event's reason and message; `waiting`: the containers' waiting reason, if it changes.
+
+    `mismatch` is set if devices were allocated wrongly.
+    """
 
     reason: str
     message: str
     waiting: str = ""
     field: str = ""
+    mismatch: str = ""
 
 
 def missing(obj: Object, api: Api) -> Missing | None:
