@@ -295,6 +295,22 @@ def test_an_agents_word_counts_more_until_it_is_stale() -> None:
     assert place(where, "q") == "a"
 
 
+def test_an_agents_word_that_cannot_be_read_does_not_silence_metrics_server() -> None:
+    where = aware(make_node("a", gpus=0, cpu=16, annotations={LOAD_KEY: "busy"}), busy("b", 0.5, 0.5, 0, 0))
+    where.tell(usage("a", 15_500, 55 * 2**30))
+    assert place(where, "p-0") == "b"
+    where.tell(usage("a", 1_000, 2**30, at_s=15.0))
+    assert place(where, "p-1") == "a", "nor is one answer all that is heard"
+
+
+def test_once_the_agent_is_silent_each_answer_of_metrics_server_counts() -> None:
+    where = aware(busy("a", 0.9, 0.9, 0, 0), make_node("b", gpus=0, cpu=16), staleSeconds=30)
+    where.wait(40.0)
+    for at_s, cpu_milli, taken in ((40.0, 15_500, "b"), (55.0, 1_000, "a")):
+        where.tell(usage("a", cpu_milli, 2**30, at_s), usage("b", 8_000, 2**30, at_s))
+        assert place(where, f"p-{cpu_milli}") == taken
+
+
 def test_an_answer_that_metrics_server_repeats_is_no_new_measurement() -> None:
     where = aware(make_node("a", gpus=0, cpu=16), make_node("b", gpus=0, cpu=16), staleSeconds=30)
     where.tell(usage("a", 0, 0), usage("b", 8_000, 0))

@@ -49,6 +49,8 @@ class LoadBook:
         self._heard_s: FloatArray = np.zeros(0)
         self._stale: BoolArray = np.zeros(0, dtype=np.bool_)
         self._text: dict[int, str] = {}
+        self._by_agent: set[int] = set()
+        """Rows whose last measurement is the word of the node's own agent."""
         self._performance: dict[int, Performance] = {}
         self._observed: dict[int, datetime] = {}
         self._allocatable: dict[int, dict[str, int]] = {}
@@ -76,11 +78,12 @@ class LoadBook:
         except ParseError as error:
             return UsageNews(problem=str(error))
         self._measured(row, load.utilisation, load.performance, load.observed_at, now_s)
+        self._by_agent.add(row)
         return NOTHING_NEW  # scores exclude no node, so a change cannot make a pod schedulable
 
     def put_usage(self, row: int, usage: ReportedUsage, now_s: float) -> UsageNews:
         self._fit(row + 1)
-        if row in self._text and not self._stale[row]:
+        if row in self._by_agent and not self._stale[row]:
             return NOTHING_NEW  # the node's agent reports more
         room = self._allocatable.get(row, {})
         cpu_milli, memory = room.get(CPU, 0), room.get(MEMORY, 0)
@@ -89,6 +92,7 @@ class LoadBook:
         if usage.observed_at == self._observed.get(row):
             return NOTHING_NEW  # metrics-server repeats its values until its next round
         self._measured(row, utilisation, performance, usage.observed_at, now_s)
+        self._by_agent.discard(row)
         return NOTHING_NEW
 
     def remove_node(self, row: int) -> None:
@@ -232,6 +236,7 @@ class LoadBook:
         if math.isfinite(self._heard_s[row]):
             self.n_known -= 1
         self._text.pop(row, None)
+        self._by_agent.discard(row)
         self._observed.pop(row, None)
         self._performance.pop(row, None)
         self._heard_s[row] = math.inf
