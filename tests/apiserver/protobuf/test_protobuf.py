@@ -64,6 +64,54 @@ OBJECTS: dict[str, dict[str, Any]] = {
         "metadata": {"name": "protobuf"},
         "spec": {"minAvailable": "50%", "selector": {"matchLabels": {"a": "b"}}},
     },
+    "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims": {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "protobuf"},
+        "spec": {
+            "devices": {
+                "requests": [
+                    {
+                        "name": "gpu",
+                        "exactly": {
+                            "deviceClassName": "gpu.example.com",
+                            "selectors": [{"cel": {"expression": "device.driver == 'gpu.example.com'"}}],
+                            "capacity": {"requests": {"memory": "1Gi"}},
+                        },
+                    },
+                    {
+                        "name": "any",
+                        "firstAvailable": [{"name": "big", "deviceClassName": "big.example.com"}],
+                    },
+                ],
+                "constraints": [{"matchAttribute": "example.com/numa"}],
+                "config": [{"opaque": {"driver": "gpu.example.com", "parameters": {"n": 1, "on": False}}}],
+            }
+        },
+    },
+    "/apis/resource.k8s.io/v1/resourceslices": {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": "protobuf"},
+        "spec": {
+            "driver": "gpu.example.com",
+            "nodeName": "node-1",
+            "pool": {"name": "node-1", "generation": 3, "resourceSliceCount": 1},
+            "devices": [
+                {
+                    "name": "gpu-0",
+                    "attributes": {
+                        "model": {"string": "H100"},
+                        "shared": {"bool": True},
+                        "driver": {"version": "1.2.3"},
+                        "index": {"int": 7},
+                    },
+                    "capacity": {"memory": {"value": "80Gi"}},
+                    "consumesCounters": [{"counterSet": "c", "counters": {"slices": {"value": "7"}}}],
+                }
+            ],
+        },
+    },
 }
 
 
