@@ -5,7 +5,8 @@ lists the fields that are read, those that decide nothing here, with the reason,
 here, with what to write instead. What is in none of the lists is unknown. Lives here: the form of such a list
 and the search for what is not in it. The lists of PodGroups are in model.dialects.
 
-A path is written as `spec.subGroups[].name`; `spec.minResources.**` is everything below `spec.minResources`.
+A path is written as `spec.subGroups[].name`, or `spec.devices[].capacity.{}.value` below the keys of a map;
+`spec.minResources.**` is everything below `spec.minResources`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from gangsched.errors import ParseError
 
 EVERYTHING = "**"
 _ITEM = "[]"
+_KEY = "{}"
 # The largest list that is read has a thousand subgroups with a handful of fields each.
 _MAX_WALKED = 20_000
 _MAX_SHOWN = 80
@@ -81,6 +83,10 @@ def _paths(kind: msgspec.inspect.Type, at: str) -> Iterator[str]:
         kind.item_type, msgspec.inspect.StructType
     ):
         yield from _paths(kind.item_type, f"{at}{_ITEM}")
+    elif isinstance(kind, msgspec.inspect.DictType) and isinstance(
+        kind.value_type, msgspec.inspect.StructType
+    ):
+        yield from _paths(kind.value_type, f"{at}.{_KEY}")
     else:
         inner = kind
         while isinstance(inner, msgspec.inspect.ListType | msgspec.inspect.DictType):

@@ -152,6 +152,12 @@ def tree_of_pods() -> Tree:
 _OF_ITS_PODS = "its pods state it themselves"
 _PROVISIONING = "what makes, mounts or deletes volumes, after a node is chosen"
 _SELECTED = "only what it selects is read"
+_EVICTS = "when pods are evicted for it, which Kubernetes' controller does"
+_ALPHA = "alpha, and of no effect on which devices are free"
+_DERIVED = {
+    f"spec.devices.requests[].{of}.derivedAttributes[].expression": "a request with one is refused"
+    for of in ("exactly", "firstAvailable[]")
+}
 
 Decoded = tuple[type[Any], Fields]
 KINDS: Mapping[str, Decoded] = {
@@ -287,6 +293,34 @@ KINDS: Mapping[str, Decoded] = {
                     "selectors.** config.**",
                 ),
             }
+        ),
+    ),
+    "ResourceClaim": (
+        claims.ResourceClaim,
+        Fields(
+            without_effect={
+                **_EVERYWHERE,
+                **_DERIVED,
+                "status.allocation.devices.results[].skipNodeOperations": _ALPHA,
+                **_all(_STATUS, "status.devices[]", "data networkData.**"),
+            }
+        ),
+    ),
+    "ResourceSlice": (
+        claims.ResourceSlice,
+        Fields(
+            read=(
+                # Alpha: such a slice is left out.
+                "spec.devices[].nodeAllocatableResources.**",
+                "spec.devices[].nodeAllocatableResourceMappings.**",
+            ),
+            without_effect={**_EVERYWHERE, "spec.devices[].taints[].timeAdded": _EVICTS},
+        ),
+    ),
+    "DeviceTaintRule": (
+        claims.DeviceTaintRule,
+        Fields(
+            without_effect={**_EVERYWHERE, "spec.taint.timeAdded": _EVICTS, "status.**": _STATUS},
         ),
     ),
     "PriorityClass": (

@@ -154,6 +154,9 @@ ROOTS = {
     "VolumeAttachment": "storage/v1.VolumeAttachment",
     "Job": "batch/v1.Job",
     "DeviceClass": "resource/v1.DeviceClass",
+    "ResourceClaim": "resource/v1.ResourceClaim",
+    "ResourceSlice": "resource/v1.ResourceSlice",
+    "DeviceTaintRule": "resource/v1.DeviceTaintRule",
     "PodGroup v1alpha2": "scheduling/v1alpha2.PodGroup",
     "PodGroup v1beta1": "scheduling/v1beta1.PodGroup",
 }

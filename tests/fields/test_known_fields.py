@@ -47,9 +47,11 @@ def unknown(types: dict[str, Any], root: str, tree: Tree, at: str = "") -> Itera
         if below is None:
             yield path
             continue
-        struct = kind.replace("{}", "")
-        while struct.startswith("[]"):
-            struct, path, below = struct[2:], f"{path}[]", below.get("[]", below)
+        struct = kind
+        while struct[:2] in ("[]", "{}"):
+            step = struct[:2]
+            path = f"{path}[]" if step == "[]" else f"{path}.{{}}"
+            struct, below = struct[2:], below.get(step, below)
         if EVERYTHING not in below and struct:
             yield from unknown(types, struct, below, path)
 
@@ -92,8 +94,8 @@ def exists(path: str, root: str) -> bool:
     for step in steps(path):
         if step == EVERYTHING:
             return True
-        if step == "[]":
-            if not kind.startswith("[]"):
+        if step in ("[]", "{}"):
+            if not kind.startswith(step):
                 return False
             kind = kind[2:]
             continue

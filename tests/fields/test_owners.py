@@ -23,9 +23,7 @@ KINDS: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
 
 
 def read(kind: str) -> tuple[str, ...]:
-    """The maps' values have a step of their own, as in the types."""
-    paths = paths_of(OWNER_KINDS[kind].wire)
-    return (*paths, "spec.mpiReplicaSpecs.{}.replicas") if kind == "MPIJob" else paths
+    return paths_of(OWNER_KINDS[kind].wire)
 
 
 def leaves(types: dict[str, Any], name: str, at: str = "") -> Iterator[str]:

@@ -33,15 +33,18 @@ class _Slice:
         self.problem = ""
         self.devices: tuple[ListedDevice, ...] = ()
         # Whether devices fit together is alpha in Kubernetes 1.37, which leaves such slices out, and so takes
-        # their pool for incomplete.
+        # their pool for incomplete. The same is done with what takes a part of its node: it is not counted.
         self.is_left_out = any(
-            used.compatibility_groups for one in raw.spec.devices for used in one.consumes_counters or ()
+            one.takes_of_its_node or any(used.compatibility_groups for used in one.consumes_counters or ())
+            for one in raw.spec.devices
         )
         self.reach = reach(raw.spec)
         try:
             self.devices = tuple(ListedDevice(one, raw) for one in raw.spec.devices)
         except ParseError as error:
             self.problem = error.message
+        if raw.unreadable:
+            self.problem = f"it cannot be read: {raw.unreadable}"
         if self.reach.problem:
             self.problem = f"its node selector: {self.reach.problem}"
 

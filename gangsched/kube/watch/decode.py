@@ -29,7 +29,7 @@ from gangsched.kube.watch.envelopes import (
     WatchEventOf,
 )
 from gangsched.kube.watch.pod_reader import PodReader
-from gangsched.kube.watch.unparsed import allowing_none, cordoned, not_to_start, read_fields, refused
+from gangsched.kube.watch.unparsed import allowing_none, cordoned, marked, read_fields, refused
 from gangsched.model.events import (
     Event,
     NodeAdded,
@@ -50,7 +50,16 @@ from gangsched.model.events import (
 from gangsched.model.objects import CustomObject, Node, ObjectMeta, PlainObject, Pod
 from gangsched.model.owners import OWNER_KINDS, OwnerKind, OwnerName
 from gangsched.model.pod_group import OBJECT_KINDS
-from gangsched.model.resource_claims.objects import DEVICE_CLASSES, DeviceClass
+from gangsched.model.resource_claims.objects import (
+    CLAIMS,
+    DEVICE_CLASSES,
+    SLICES,
+    TAINT_RULES,
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+)
 from gangsched.model.storage import (
     CsiDriver,
     CsiNode,
@@ -257,7 +266,7 @@ def pods(node: str = "") -> Kind:
         resource="pods",
         selector={"fieldSelector": f"spec.nodeName={node}"} if node else None,
         reader=PodReader(),
-        safe=not_to_start,
+        safe=marked,
         added=lambda pod, _: PodAdded(pod),
         updated=lambda pod, _: PodUpdated(pod),
         deleted=lambda pod, _: PodDeleted(pod),
@@ -343,7 +352,8 @@ def objects(name: str) -> Kind:
         resource=resource,
         group=group,
         versions=(version,) if version else ("v1",) if object_type is not PlainObject else _VERSIONS,
-        safe=allowing_none if object_type is PodDisruptionBudget else None,
+        page_limit=100 if name == SLICES else 500,  # of a slice with 128 devices, some megabytes
+        safe=_SAFE.get(name),
         added=lambda item, _: ObjectPut(name, item),
         updated=lambda item, _: ObjectPut(name, item),
         deleted=lambda item, _: _gone(name, item.metadata),
@@ -366,12 +376,21 @@ _TYPED: Mapping[str, tuple[type[Any], str]] = {
     "persistentvolumeclaims": (PersistentVolumeClaim, "PersistentVolumeClaim"),
     PRIORITY_CLASSES: (PriorityClass, "PriorityClass"),
     DEVICE_CLASSES: (DeviceClass, "DeviceClass"),
+    CLAIMS: (ResourceClaim, "ResourceClaim"),
+    SLICES: (ResourceSlice, "ResourceSlice"),
+    TAINT_RULES: (DeviceTaintRule, "DeviceTaintRule"),
     "persistentvolumes": (PersistentVolume, "PersistentVolume"),
     "storageclasses.storage.k8s.io": (StorageClass, "StorageClass"),
     "csinodes.storage.k8s.io": (CsiNode, "CSINode"),
     "csidrivers.storage.k8s.io": (CsiDriver, "CSIDriver"),
     "csistoragecapacities.storage.k8s.io": (CsiStorageCapacity, "CSIStorageCapacity"),
     "volumeattachments.storage.k8s.io": (VolumeAttachment, "VolumeAttachment"),
+}
+
+_SAFE: Mapping[str, Callable[[Any, Sequence[str]], Any]] = {
+    "poddisruptionbudgets.policy": allowing_none,
+    CLAIMS: marked,
+    SLICES: marked,
 }
 
 

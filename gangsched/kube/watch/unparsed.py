@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from msgspec.structs import fields, replace
 
 from gangsched.model.events import ObjectRefused
 from gangsched.model.objects import Node, ObjectMeta, Pod
+from gangsched.model.resource_claims.objects import ResourceClaim, ResourceSlice
 from gangsched.model.text import bounded
 from gangsched.model.workloads import PodDisruptionBudget
 
@@ -30,6 +31,7 @@ class _Bare(msgspec.Struct, gc=False):
 _decode_bare = bounded.lenient_decoder(_Bare)
 _decode_any = bounded.lenient_decoder(dict[str, Any])
 _NOTHING: Any = object()
+_MarkedT = TypeVar("_MarkedT", Pod, ResourceClaim, ResourceSlice)
 
 
 def read_meta(raw: bytes | msgspec.Raw) -> ObjectMeta | None:
@@ -52,7 +54,7 @@ def read_meta(raw: bytes | msgspec.Raw) -> ObjectMeta | None:
 def read_pod_leniently(raw: bytes) -> Pod:
     """Returns a pod that does not parse, with as much of it as can be read."""
     found, unread = read_fields(Pod, raw, None)
-    return Pod(metadata=read_meta(raw) or ObjectMeta()) if found is None else not_to_start(found, unread)
+    return Pod(metadata=read_meta(raw) or ObjectMeta()) if found is None else marked(found, unread)
 
 
 def refused(kind: str, raw: bytes | msgspec.Raw, error: Exception) -> ObjectRefused:
@@ -124,9 +126,11 @@ def _elements(forms: tuple[Any, ...], value: Any) -> Any:
     return _NOTHING
 
 
-def not_to_start(pod: Pod, unread: Sequence[str]) -> Pod:
-    """A pod that is not understood holds what is known of it, and is not placed."""
-    return replace(pod, unreadable=_named(unread))
+def marked(item: _MarkedT, unread: Sequence[str]) -> _MarkedT:
+    """What is not understood holds what is known of it, and is not used: a pod is not placed, a claim gets no
+    device, and a slice's devices are not given out.
+    """
+    return replace(item, unreadable=_named(unread))
 
 
 def cordoned(node: Node, unread: Sequence[str]) -> Node:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from gangsched.model.objects import Condition, NodeSelector, ObjectMeta
+from gangsched.model.text import bounded
 
 # The kinds, as named in events and view.objects.
 SLICES = "resourceslices.resource.k8s.io"
@@ -27,6 +28,10 @@ POD_CLAIM_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 MAX_RESULTS = 32
 """Devices that the allocation of one claim may list."""
 MAX_RESERVED_FOR = 256
+MAX_PARAMETERS = 64 * 1024
+"""The API server allows 10 KiB of parameters, in which a character may be written as six."""
+MAX_PARAMETER_DEPTH = 40
+"""With what is around them less than bounded.MAX_DEPTH: parts of them are never left out unnoticed."""
 EXACT_COUNT, ALL = "ExactCount", "All"
 
 Amount = str | int | float
@@ -133,7 +138,11 @@ class DeviceToleration(_Frozen, frozen=True):
 
 
 class SliceDevice(_Kept):
-    """A device of a slice. all_nodes, node_name, node_selector: with per_device_node_selection only."""
+    """A device of a slice. all_nodes, node_name, node_selector: with per_device_node_selection only.
+
+    node_allocatable_resources, node_allocatable_resource_mappings: what it takes of its node
+    (KEP-5517, alpha).
+    """
 
     name: str = ""
     attributes: dict[str, Attribute] = {}
@@ -147,6 +156,13 @@ class SliceDevice(_Kept):
     binding_conditions: list[str] | None = None
     binding_failure_conditions: list[str] | None = None
     allow_multiple_allocations: bool = False
+    node_allocatable_resources: dict[str, msgspec.Raw] | None = None
+    node_allocatable_resource_mappings: dict[str, msgspec.Raw] | None = None
+
+    @property
+    def takes_of_its_node(self) -> bool:
+        """Whether it uses processors or memory of its node, as an alpha field of Kubernetes 1.37 says."""
+        return bool(self.node_allocatable_resources or self.node_allocatable_resource_mappings)
 
 
 class ResourcePool(_Kept):
@@ -169,8 +185,13 @@ class SliceSpec(_Kept):
 
 
 class ResourceSlice(_Kept):
+    """unreadable: the paths that cannot be read, for people; set at the edge, and no field of Kubernetes. No
+    device of such a slice's pool is given out.
+    """
+
     metadata: ObjectMeta
     spec: SliceSpec = msgspec.field(default_factory=SliceSpec)
+    unreadable: str = msgspec.field(default="", name="gangsched.io/unreadable")
 
     @property
     def pool_id(self) -> PoolId:
@@ -231,8 +252,16 @@ class ClaimConstraint(_Kept):
 
 
 class OpaqueConfiguration(_Kept):
+    """Raises: ValueError, if the parameters are too long or nested too deep to be carried along."""
+
     driver: str = ""
     parameters: msgspec.Raw = msgspec.Raw(b"{}")
+
+    def __post_init__(self) -> None:
+        try:
+            bounded.check(self.parameters, max_bytes=MAX_PARAMETERS, max_depth=MAX_PARAMETER_DEPTH)
+        except msgspec.MsgspecError as error:  # so that the decoder adds where it is
+            raise ValueError(f"a driver's configuration {error}") from None
 
 
 class ClassConfiguration(_Kept):
@@ -318,9 +347,12 @@ class ClaimMeta(ObjectMeta):
 
 
 class ResourceClaim(_Kept):
+    """unreadable: as of slices. Such a claim holds what can be read of its allocation, and gets none."""
+
     metadata: ClaimMeta
     spec: ResourceClaimSpec = msgspec.field(default_factory=ResourceClaimSpec)
     status: ResourceClaimStatus = msgspec.field(default_factory=ResourceClaimStatus)
+    unreadable: str = msgspec.field(default="", name="gangsched.io/unreadable")
 
     @property
     def key(self) -> str:
