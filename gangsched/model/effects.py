@@ -42,7 +42,9 @@ class BindPod(_Effect, frozen=True):
 
 
 class CancelBinds(_Effect, frozen=True):
-    """Withdraw the binds of this cause that have not been sent; each is answered by BindCancelled."""
+    """Withdraw the binds and the patches of claims of this cause that have not been sent; each is answered by
+    BindCancelled or ClaimCancelled.
+    """
 
     cause_id: str
 
@@ -60,6 +62,58 @@ class BumpPod(_Effect, frozen=True):
     """Patch pods/status to change the pod's resource version, `uid` as precondition; then PodBumped.
 
     After that, no bind sent earlier for the pod can succeed. Retried until the outcome is certain.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    cause_id: str
+
+
+class PatchClaim(_Effect, frozen=True):
+    """Strategic merge patch of a ResourceClaim, or of its status; `uid` and `resource_version` are
+    preconditions.
+
+    patch: a JSON object without uid and resourceVersion, with something that the claim of that version does
+    not have: {"metadata": {"finalizers": …, "annotations": …}} or, for its status, {"status": {"allocation":
+    …, "reservedFor": …}}. Entries of reservedFor are merged by uid: those of others stay, and
+    {"$patch": "delete", "uid": …} removes one. An allocation without allocationTimestamp gets the time of
+    sending (the core has no wall clock).
+
+    Fenced like a bind: sent once the fence, written after that version was read, lists the claim; or at once,
+    if the version is that of the latest ClaimPatched and the claim has been listed since. Answered by exactly
+    one of ClaimPatched, ClaimRefused, ClaimUnclear, ClaimCancelled with the same `uid` and `ticket`. A 429 or
+    a failure to connect counts as no answer: the edge retries.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: str
+    patch: bytes
+    is_status: bool
+    group: str
+    ticket: int
+    cause_id: str
+
+
+class GetClaim(_Effect, frozen=True):
+    """Read one ResourceClaim consistently; retried until the server answers, then ClaimRead.
+
+    The version that it answers is not safe from a new leader: a patch with it is sent after a write of the
+    fence.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    cause_id: str
+
+
+class BumpClaim(_Effect, frozen=True):
+    """Patch a ResourceClaim to change its resource version, `uid` as precondition; then ClaimBumped.
+
+    After that, no patch sent earlier for the claim can succeed. Retried until the outcome is certain.
     """
 
     uid: str
@@ -250,6 +304,9 @@ Effect = (
     | CancelBinds
     | GetPod
     | BumpPod
+    | PatchClaim
+    | GetClaim
+    | BumpClaim
     | EvictPod
     | DeletePod
     | NominateNode

@@ -15,6 +15,7 @@ import msgspec
 from gangsched.model.objects import CustomObject, Node, Pod
 from gangsched.model.owners.owner import Owner, OwnerName
 from gangsched.model.pod_group import GroupKey
+from gangsched.model.resource_claims.objects import ResourceClaim
 from gangsched.model.stated.load import ReportedUsage
 
 
@@ -193,6 +194,69 @@ class BindCancelled(_Event, frozen=True):
     attempt: int
 
 
+class ClaimPatched(_Event, frozen=True):
+    """The server has written this patch, and this is the claim after it: its version is always a new one."""
+
+    uid: str
+    ticket: int
+    claim: ResourceClaim
+
+
+class ClaimRefused(_Event, frozen=True):
+    """The server itself refused this patch of this claim for good: it did not and will not take effect.
+
+    `code` 404 or an immutable uid: the claim is gone; 403, or 422 about `resourceclaims/binding`: a right is
+    missing, and the message names it.
+    """
+
+    uid: str
+    ticket: int
+    code: int
+    reason: str
+    message: str
+
+
+class ClaimUnclear(_Event, frozen=True):
+    """The outcome of this patch is unknown (timeout, cut, 5xx, 409, a proxy's page): GetClaim must decide,
+    and BumpClaim ends what may still be on its way.
+
+    refused: as in BindUnknown.
+    """
+
+    uid: str
+    ticket: int
+    message: str
+    refused: bool = False
+
+
+class ClaimCancelled(_Event, frozen=True):
+    """This patch was withdrawn before any byte of it was sent."""
+
+    uid: str
+    ticket: int
+
+
+class ClaimRead(_Event, frozen=True):
+    """The answer to GetClaim, from a consistent read made after the request; None: no such claim any more."""
+
+    uid: str
+    claim: ResourceClaim | None
+
+
+class ClaimUnread(_Event, frozen=True):
+    """A GetClaim got several answers, none from the API server itself; retries continue."""
+
+    uid: str
+    message: str
+
+
+class ClaimBumped(_Event, frozen=True):
+    """The answer to BumpClaim: the claim after it, with what landed before. None: the claim is gone."""
+
+    uid: str
+    claim: ResourceClaim | None
+
+
 class ExtendersAnswered(_Event, frozen=True):
     """The extenders' answer for a pod: the nodes that passed, the reasons for the rest, and scores by node.
 
@@ -319,6 +383,13 @@ Event = (
     | BindFailed
     | BindUnknown
     | BindCancelled
+    | ClaimPatched
+    | ClaimRefused
+    | ClaimUnclear
+    | ClaimCancelled
+    | ClaimRead
+    | ClaimUnread
+    | ClaimBumped
     | ExtendersAnswered
     | PodRead
     | PodUnread

@@ -357,7 +357,8 @@ class SchedulerApp:
 
     async def _take_over(self) -> None:
         """Leads once no earlier leader's bind can succeed, and the watch has shown those that did."""
-        await self.leadership.take_over(self.following.pods, self.dispatcher.bumps)
+        following = self.following
+        await self.leadership.take_over(following.pods, lambda: following.claims, self.dispatcher.bumps)
         await self.inbox.put([LeadershipGained()])
         _log.info("leading", **_sizes(self.scheduler))
 

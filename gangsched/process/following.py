@@ -22,6 +22,7 @@ from gangsched.kube.watch.newer import DOCUMENT, NEWEST, newer_fields
 from gangsched.kube.watch.reflector import Reflector, reading_pace
 from gangsched.kube.watch.watch_state import WatchState
 from gangsched.model.events import Event, KindMissing, KindSynced
+from gangsched.model.resource_claims.objects import CLAIMS
 
 # A server that does not answer in time is followed all the same.
 _ASKED_S = 5.0
@@ -57,6 +58,12 @@ class Following:
     def pods(self) -> WatchState:
         """The pods as the watch has shown them."""
         return self.reflectors["pods"].state
+
+    @property
+    def claims(self) -> WatchState | None:
+        """The resource claims as the watch has shown them; None: they are not followed."""
+        reflector = self.reflectors.get(CLAIMS)
+        return None if reflector is None else reflector.state
 
     @property
     def is_of_another(self) -> bool:

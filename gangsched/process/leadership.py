@@ -105,10 +105,13 @@ class Leadership:
         if self._others is not None:
             await self._others.run()
 
-    async def take_over(self, pods: WatchState, bumps: Bumps) -> None:
-        """Returns once no earlier leader's bind can succeed, and `pods` has shown those that did."""
+    async def take_over(
+        self, pods: WatchState, claims: Callable[[], WatchState | None], bumps: Bumps
+    ) -> None:
+        """Returns once no earlier leader's write can succeed, and the watches have shown those that did; the
+        one of claims, if they are followed."""
         await self._queues.recall()
-        await take_over(self._client, pods, self.fence, bumps, self._rng)
+        await take_over(self._client, pods, claims, self.fence, bumps, self._rng)
 
     async def remember(self) -> None:
         """Saves state for the next leader; runs until cancelled."""

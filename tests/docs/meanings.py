@@ -159,7 +159,11 @@ KEYS = {
         "scheduler",
         "JSON: the part of the cluster that each [queue](queues.md) has held lately, for the next leader",
     ),
-    "gangsched.io/fenced": ("Pod", "scheduler", "changed where a bind that was sent must not land any more"),
+    "gangsched.io/fenced": (
+        "Pod, ResourceClaim",
+        "scheduler",
+        "changed where a write that was sent must not land any more; a label where there is no room for it",
+    ),
     "gangsched.io/binds-on-the-way": (
         "Lease",
         "scheduler",

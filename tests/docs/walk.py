@@ -35,7 +35,7 @@ CORE = (
 )
 OUT = (
     Step("kube/effects/dispatcher.py", "Dispatcher.submit", "effects go to their lanes, binds first"),
-    Step("kube/effects/binding_lane.py", "BindingLane.submit", "one POST a pod: node and device IDs"),
+    Step("kube/effects/binding_lane.py", "OnceLane.submit", "one POST a pod: node and device IDs"),
     Step("model/events.py", "BindSucceeded", "the answer is an event, to the inbox"),
 )
 

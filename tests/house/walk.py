@@ -48,7 +48,7 @@ MOMENTS = (
     ("core/cycle/placing.py", "Placing.put"),
     ("core/cache/cache.py", "Cache.assume"),
     ("core/binding/bind_sender.py", "_binding"),
-    ("kube/effects/binding_lane.py", "BindingLane.submit"),
+    ("kube/effects/binding_lane.py", "OnceLane.submit"),
     ("kube/effects/binding_lane.py", "binding_body"),
     ("kube/transport/connection.py", "Connection.write"),
 )

@@ -12,10 +12,14 @@ import pytest
 from gangsched.errors import ApiError, Subject
 from gangsched.kube.client import ApiClient
 from gangsched.kube.effects.bumps import Bumps
-from gangsched.model.effects import BumpPod
+from gangsched.model.effects import BumpClaim, BumpPod
 from gangsched.model.events import Event
+from gangsched.model.objects import Pod
+from gangsched.model.resource_claims.objects import ResourceClaim
 
 BUMP = BumpPod("u1", "ns", "p", "c")
+BUMP_CLAIM = BumpClaim("u1", "ns", "p", "c")
+CLAIM_PATH = "/apis/resource.k8s.io/v1/namespaces/ns/resourceclaims/p"
 GONE = ApiError("not found", code=404, reason="NotFound", subject=Subject("pods", "p"))
 OTHER_GONE = ApiError("not found", code=404, reason="NotFound", subject=Subject("pods", "q"))
 PAGE = ApiError("page not found", code=404)
@@ -52,12 +56,14 @@ class Server:
 
     async def patch(self, path: str, body: bytes) -> bytes:
         sent: dict[str, Any] = msgspec.json.decode(body)
-        assert path == "/api/v1/namespaces/ns/pods/p/status"
+        assert path in ("/api/v1/namespaces/ns/pods/p/status", CLAIM_PATH)
         assert sent["metadata"]["uid"] == "u1"
-        self.marks += sent["metadata"]["annotations"].values()
-        return self._answer("PATCH")
+        [place] = [place for place in ("annotations", "labels") if place in sent["metadata"]]
+        self.marks += sent["metadata"][place].values()
+        return self._answer("PATCH" if place == "annotations" else "PATCH a label")
 
     async def get(self, path: str) -> bytes:
+        assert path in ("/api/v1/namespaces/ns/pods/p", CLAIM_PATH)
         return self._answer("GET")
 
 
@@ -67,6 +73,7 @@ async def bumped(*answers: bytes | ApiError) -> tuple[str, Server]:
     bumps = Bumps(cast(ApiClient, server), emit_nowait=events.append, rng=Random(1))
     found = await bumps.bump(BUMP)
     assert not server._answers
+    assert found is None or isinstance(found, Pod)
     return ("gone" if found is None else found.spec.node_name or "free"), server
 
 
@@ -100,3 +107,56 @@ async def test_each_try_writes_what_nobody_has_written() -> None:
     assert server.asked == ["PATCH"] * 3
     assert len(set(server.marks)) == 3
     assert all(re.fullmatch(r"[0-9a-f]{16}", mark) for mark in server.marks)
+
+
+async def test_an_object_whose_annotations_are_full_gets_a_label() -> None:
+    """Whoever may write a pod that is next in line could keep every later leader from leading."""
+    full = ApiError("metadata.annotations: Too long", code=422, reason="Invalid", subject=Subject("Pod", "p"))
+    said, server = await bumped(full, pod(), CONFLICT, pod(), full, pod(), pod())
+    assert said == "free"
+    assert server.asked == ["PATCH", "GET", "PATCH a label", "GET", "PATCH", "GET", "PATCH a label"]
+
+
+def of_claim(code: int, reason: str, *, kind: str = "resourceclaims", name: str = "p") -> ApiError:
+    return ApiError(reason, code=code, reason=reason, subject=Subject(kind, name, "resource.k8s.io"))
+
+
+def claim(uid: str = "u1", *, name: str = "p", **more: Any) -> bytes:
+    metadata = {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": "9"}
+    return msgspec.json.encode({"metadata": metadata, "spec": {"devices": {}}} | more)
+
+
+ALLOCATED: dict[str, Any] = {"status": {"allocation": {"devices": {"results": []}}}}
+
+
+@pytest.mark.parametrize(
+    ("answers", "outcome"),
+    [
+        ((claim(),), "free"),
+        ((claim(**ALLOCATED),), "allocated"),
+        ((of_claim(404, "NotFound"),), "gone"),
+        ((GONE, claim()), "free"),
+        ((of_claim(404, "NotFound", name="q"), claim()), "free"),
+        ((of_claim(422, "Invalid", kind="ResourceClaim"), claim("another")), "gone"),
+        ((of_claim(409, "Conflict"), of_claim(404, "NotFound")), "gone"),
+        ((of_claim(409, "Conflict"), claim(**ALLOCATED), claim()), "free"),
+        ((SILENCE, claim()), "free"),
+        ((PAGE, claim()), "free"),
+        ((of_claim(403, "Forbidden"), claim()), "free"),
+        ((claim(name="q"), claim()), "free"),
+        ((claim(""), claim()), "free"),
+        ((b"<html>", claim()), "free"),
+        ((b"{}", claim()), "free"),
+        ((claim(**{**ALLOCATED, "spec": 5}),), "allocated"),
+    ],
+)
+async def test_what_an_answer_about_a_claim_means(
+    answers: tuple[bytes | ApiError, ...], outcome: str
+) -> None:
+    server, events = Server(*answers), list[Event]()
+    bumps = Bumps(cast(ApiClient, server), emit_nowait=events.append, rng=Random(1))
+    found = await bumps.bump(BUMP_CLAIM)
+    assert not server._answers
+    assert found is None or isinstance(found, ResourceClaim)
+    said = "gone" if found is None else "allocated" if found.status.allocation is not None else "free"
+    assert said == outcome

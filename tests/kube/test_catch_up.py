@@ -6,7 +6,7 @@ import pytest
 
 from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient
-from gangsched.kube.watch.catch_up import CatchUp
+from gangsched.kube.watch.catch_up import BOUND, CatchUp
 from gangsched.kube.watch.decode import pods
 from gangsched.kube.watch.watch_state import WatchState
 from tests.kube.scripted import ScriptedServer, created, credentials
@@ -15,7 +15,7 @@ from tests.kube.test_watch_state import line, page, pod
 
 async def asked(state: WatchState, bound: bytes) -> CatchUp:
     """Has listed the bound pods."""
-    catch_up = CatchUp(state)
+    catch_up = CatchUp(state, BOUND)
     async with (
         ScriptedServer(default=created(bound)) as server,
         ApiClient(credentials(server.port)) as client,

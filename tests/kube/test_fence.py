@@ -8,17 +8,21 @@ from typing import Any
 import pytest
 
 from gangsched.kube.election.fence import Fence, Fenced, FenceRecord, FenceState
-from gangsched.kube.election.fence_list import ListedPod, list_text, read_list
+from gangsched.kube.election.fence_list import CLAIMS, ListedObject, list_text, read_list
 from gangsched.kube.election.steps import Create, Get, Update
-from gangsched.model.effects import BindPod
+from gangsched.model.effects import BindPod, PatchClaim
 
 
 def bind(name: str, gang: str = "ns/g", cause: str = "c") -> BindPod:
     return BindPod(f"uid-{name}", "ns", name, "n1", {}, gang, 1, cause, resource_version="7")
 
 
-def listed(*names: str) -> dict[str, ListedPod]:
-    return {f"uid-{name}": ListedPod(f"uid-{name}", "ns", name, "ns/g") for name in names}
+def patch(name: str, version: str = "7", cause: str = "c") -> PatchClaim:
+    return PatchClaim(f"uid-{name}", "ns", name, version, b"{}", True, "ns/g", 1, cause)
+
+
+def listed(*names: str) -> dict[str, ListedObject]:
+    return {f"uid-{name}": ListedObject(f"uid-{name}", "ns", name, "ns/g") for name in names}
 
 
 class Server:
@@ -66,7 +70,7 @@ def made(
 
 
 def names(effects: list[Fenced] | tuple[Fenced, ...]) -> list[str]:
-    return [one.name for one in effects if isinstance(one, BindPod)]
+    return [one.name for one in effects if isinstance(one, BindPod | PatchClaim)]
 
 
 def released(fence: Fence) -> list[str]:
@@ -267,9 +271,31 @@ def test_after_the_largest_epoch_comes_the_first() -> None:
 
 
 def test_the_list_is_read_as_it_was_written() -> None:
-    pods = listed("a", "b") | {"u": ListedPod("u", "other", "p", "other/x")}
-    assert read_list(list_text(pods.values())) == pods
+    objects = listed("a", "b") | {"u": ListedObject("u", "other", "p", "other/x")}
+    objects["v"] = ListedObject("v", "ns", "a", "ns/g", CLAIMS)
+    text = list_text(objects.values())
+    assert '"resourceclaims/v":"ns/a"' in text
+    assert read_list(text) == objects
     assert read_list("{}") == {}
+
+
+def test_what_a_newer_version_lists_stays_in_the_list() -> None:
+    """As a version that knows only pods does with claims: a pod of such a UID is gone."""
+    text = '{"ns/g":{"widgets/w":"ns/a"}}'
+    found = read_list(text)
+    assert found == {"widgets/w": ListedObject("widgets/w", "ns", "a", "ns/g")}
+    assert list_text(found.values()) == text
+
+
+@pytest.mark.parametrize("namespace", ["n", "n" * 63])
+@pytest.mark.parametrize("kind", ["pods", CLAIMS])
+def test_the_size_of_the_list_is_known_before_it_is_written(namespace: str, kind: str) -> None:
+    ones = [
+        ListedObject(f"uid-{i}", namespace, f"p{i}", f"{namespace}/g{gang}", kind)
+        for gang in range(3)
+        for i in range(gang, 10 * gang)
+    ]
+    assert len(list_text(ones)) <= sum(one.n_bytes for one in ones) + len("{}")
 
 
 @pytest.mark.parametrize(
@@ -343,3 +369,84 @@ def test_closing_writes_nothing_where_nothing_is_settled_or_another_owns_the_fen
     late.close()
     assert late.next() is None
     assert not late.is_short
+
+
+# -- claims --------------------------------------------------------------------------------------------
+
+
+def test_a_patch_of_a_claim_is_released_when_the_claim_is_listed() -> None:
+    server = Server()
+    fence = made(server)
+    fence.submit(patch("x"))
+    fence.submit(bind("a"))
+    assert not released(fence)
+    server.ask(fence)
+    assert released(fence) == ["x", "a"]
+    assert server.record is not None
+    assert server.record.listed == listed("a") | {"uid-x": ListedObject("uid-x", "ns", "x", "ns/g", CLAIMS)}
+
+
+def test_the_version_that_our_own_patch_made_needs_no_write() -> None:
+    """Finalizer, then allocation: who takes over between the two bumps the claim, as it is listed."""
+    server = Server()
+    fence = made(server)
+    fence.submit(patch("x"))
+    server.settle(fence)
+    assert released(fence) == ["x"]
+    fence.patched("uid-x", "8")
+    fence.submit(patch("x", "8"))
+    assert released(fence) == ["x"]
+    assert fence.next() is None
+    fence.submit(patch("x", "8"))
+    assert not released(fence), "once each: its outcome was unknown, and the version may be another's"
+
+
+def test_a_version_that_was_read_needs_a_write() -> None:
+    """A new leader may have bumped the claim before it was read."""
+    server = Server()
+    old = made(server, "old")
+    old.submit(patch("x"))
+    server.settle(old)
+    assert released(old) == ["x"]
+    old.patched("uid-x", "8")
+    new = Fence("new", is_on_its_way=lambda uid: True)
+    server.settle(new)
+    assert list(new.inherited or ()) == ["uid-x"]
+    old.submit(patch("x", "9"))
+    server.settle(old)
+    assert not released(old)
+    assert old.state is FenceState.DEPOSED
+
+
+def test_the_version_that_our_own_patch_made_does_not_count_once_the_claim_was_not_listed() -> None:
+    server, settled = Server(), set[str]()
+    fence = made(server, on_its_way=lambda uid: uid not in settled)
+    fence.submit(patch("x"))
+    server.settle(fence)
+    assert released(fence) == ["x"]
+    fence.patched("uid-x", "8")
+    settled.add("uid-x")
+    fence.submit(bind("a"))
+    server.settle(fence)
+    assert server.names() == ["a"]
+    assert released(fence) == ["a"]
+    settled.clear()
+    fence.patched("uid-y", "8")
+    for name in "xy":
+        fence.submit(patch(name, "8"))
+    assert not released(fence)
+    server.settle(fence)
+    assert released(fence) == ["x", "y"]
+
+
+def test_closing_sends_no_patch_though_its_version_is_our_own() -> None:
+    server = Server()
+    fence = made(server)
+    fence.submit(patch("x"))
+    server.settle(fence)
+    fence.take_released()
+    fence.patched("uid-x", "8")
+    fence.close()
+    fence.submit(patch("x", "8"))
+    server.settle(fence)
+    assert not released(fence)

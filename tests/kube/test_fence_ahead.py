@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from gangsched.kube.election.fence import Fence, FenceState
-from gangsched.kube.election.fence_list import Expected, expected_of
+from gangsched.kube.election.fence_list import CLAIMS, Expected, expected_claim, expected_of
 from gangsched.kube.election.steps import Update
 from gangsched.model.objects import ObjectMeta, Pod
-from tests.kube.test_fence import Server, bind, listed, made, released
+from gangsched.model.resource_claims.objects import ClaimMeta, ResourceClaim
+from tests.kube.test_fence import Server, bind, listed, made, patch, released
 
 
 def expected(*names: str, version: str = "7") -> list[Expected]:
@@ -36,7 +37,7 @@ class Leader:
 
     def place(self, *names: str) -> list[str]:
         """Decides about these; returns what may be sent at once."""
-        self.line = [gang for gang in self.line if not any(one.pod.name in names for one in gang)]
+        self.line = [gang for gang in self.line if not any(one.object.name in names for one in gang)]
         for name in names:
             self.sent.add(f"uid-{name}")
             self.fence.submit(bind(name))
@@ -266,3 +267,46 @@ def test_a_gang_for_which_a_full_list_has_no_room_is_not_asked_for() -> None:
     assert one.fence.expect()
     one.writes()
     assert one.server.names() == ["x1", "a0", "a1"]
+
+
+def test_a_claim_that_is_listed_ahead_is_patched_without_a_write() -> None:
+    meta = ClaimMeta(name="x", namespace="ns", uid="uid-x", resource_version="7")
+    one = Leader([*expected("a"), expected_claim(ResourceClaim(meta), "ns/g")])
+    assert one.fence.expect()
+    one.writes()
+    assert one.server.names() == ["a", "x"]
+    one.line = []
+    one.sent |= {"uid-a", "uid-x"}
+    one.fence.submit(patch("x"))
+    assert released(one.fence) == ["x"]
+    one.fence.patched("uid-x", "8")
+    one.fence.submit(patch("x", "8"))
+    assert released(one.fence) == ["x"]
+    assert one.place("a") == ["a"]
+    assert one.fence.next() is None
+    assert one.fence.n_written == 2  # the epoch, and what was in line
+    record = one.server.record
+    assert record is not None
+    assert [other.kind for other in (record.listed or {}).values()] == ["pods", CLAIMS]
+
+
+def test_a_claim_that_was_changed_since_it_was_listed_waits_for_a_write() -> None:
+    meta = ClaimMeta(name="x", namespace="ns", uid="uid-x", resource_version="6")
+    one = Leader([expected_claim(ResourceClaim(meta), "ns/g")])
+    one.fence.expect()
+    one.writes()
+    one.sent.add("uid-x")
+    one.fence.submit(patch("x"))
+    assert not released(one.fence)
+    assert one.writes() == ["x"]
+
+
+def test_claims_count_in_the_size_of_the_list() -> None:
+    size = listed("x0")["uid-x0"].n_bytes
+    claims = [
+        expected_claim(ResourceClaim(ClaimMeta(name=n, namespace="ns", uid=f"uid-{n}")), "ns/g")
+        for n in ("c0", "c1")
+    ]
+    assert all(one.object.n_bytes == size + len("resourceclaims/") for one in claims)
+    one = Leader([*expected("a0"), *claims], max_bytes=3 * size)
+    assert not one.fence.expect()

@@ -17,7 +17,8 @@ from gangsched.command.cli import main
 from gangsched.errors import ApiError
 from gangsched.extension.handle import Handle
 from gangsched.kube.pages import MAX_EMPTY_PAGES, Pages
-from gangsched.kube.watch.catch_up import ask_pages
+from gangsched.kube.watch.catch_up import BOUND, ask_pages
+from gangsched.kube.watch.decode import pods
 
 
 def same(_: int) -> str:
@@ -112,7 +113,7 @@ async def test_a_plugins_list_and_the_list_of_bound_pods_end_too() -> None:
     with pytest.raises(ApiError, match="same continue token"):
         await handle.list("/api/v1/pods")
     with pytest.raises(ApiError, match="same continue token"):
-        async for _ in ask_pages(endless, "spec.nodeName!="):
+        async for _ in ask_pages(endless, pods(), BOUND):
             pass
 
 

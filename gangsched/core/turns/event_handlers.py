@@ -30,6 +30,12 @@ from gangsched.model.stated.load import ReportedUsage
 from gangsched.model.text.printable import marked
 from gangsched.model.workloads import PRIORITY_CLASSES, PodDisruptionBudget, selector_keys
 
+# Answers to effects that nothing asks for yet.
+_OF_CLAIMS = (
+    *(ev.ClaimPatched, ev.ClaimRefused, ev.ClaimUnclear, ev.ClaimCancelled),
+    *(ev.ClaimRead, ev.ClaimUnread, ev.ClaimBumped),
+)
+
 
 class ClusterObjects:
     """Applies the watch's events of all objects but pods."""
@@ -182,6 +188,7 @@ class Answers:
             ev.PodRead: lambda e: self._seen(e, binder.read(e)),
             ev.PodUnread: binder.report_unread,
             ev.PodBumped: lambda e: self._seen(e, binder.fenced.bumped(e)),
+            **dict.fromkeys(_OF_CLAIMS, lambda e: None),
             ev.PodPatched: audit.patched,
             ev.PodPatchFailed: audit.patch_failed,
             ev.EvictionSucceeded: lambda e: None,

@@ -1,15 +1,16 @@
-"""Bumps: changes a pod's resource version, so that no Binding with an older one can succeed.
+"""Bumps: changes an object's resource version, so that no write with an older one can succeed.
 
-Lives here: the patch, what its answers mean, and retrying until the outcome is certain. Not here: which pods
-to bump (the core, when it gives up a sent bind; kube.take_over, when another process led before). A patch
-without a change does not change the version either, so each patch writes a value never written before.
+Lives here: what a patch's answers mean, and retrying until the outcome is certain; for pods, whose Bindings
+carry their version, and for ResourceClaims, whose patches do. Not here: what to bump (the core, when it gives
+up what it has sent; kube.take_over, when another process led before). A patch without a change does not
+change the version either, so each patch writes a value never written before.
 
 | the answer | means |
 |---|---|
-| 2xx, the pod in it has no node | none of the binds sent before can land |
-| 2xx, the pod in it has a node | one has landed |
-| the API server itself says NotFound (kube.evidence) | the pod is gone |
-| 409, 422 | another version, or another pod of that name: a GET tells which |
+| 2xx | none of the writes sent before can land; what has landed is in the object |
+| the API server itself says NotFound (kube.evidence) | the object is gone |
+| 409, 422 | another version, or another object of that name: a GET tells which; a pod with a node is done |
+| 422, and it is that object | its owner has filled its annotations: retry with a label |
 | anything else, or none | unknown: retry after a backoff |
 """
 
@@ -27,12 +28,14 @@ from anyio.abc import TaskGroup
 from gangsched.errors import ApiError
 from gangsched.kube import evidence
 from gangsched.kube.client import ApiClient
+from gangsched.kube.effects.claim_writes import claim_path, claim_target, read_claim
 from gangsched.kube.effects.writes import bump_body, pod_path
 from gangsched.kube.transport.backoff import Backoff
 from gangsched.kube.watch.unparsed import read_pod_leniently
-from gangsched.model.effects import BumpPod
-from gangsched.model.events import Event, PodBumped
+from gangsched.model.effects import BumpClaim, BumpPod
+from gangsched.model.events import ClaimBumped, Event, PodBumped
 from gangsched.model.objects import Pod
+from gangsched.model.resource_claims.objects import ResourceClaim
 from gangsched.model.text import bounded
 
 _log = structlog.get_logger(__name__)
@@ -40,11 +43,18 @@ _log = structlog.get_logger(__name__)
 MAX_AT_ONCE = 16
 _SAY_AFTER_TRIES = 3
 
+Bump = BumpPod | BumpClaim
+MaySkip = Callable[[Bump, ApiError], bool]
+
 _decode_pod = bounded.lenient_decoder(Pod)
 
 
+def _never(effect: Bump, error: ApiError) -> bool:
+    return False
+
+
 class Bumps:
-    """Bumps pods, a bounded number at once, over its own connections."""
+    """Bumps objects, a bounded number at once, over its own connections."""
 
     def __init__(self, client: ApiClient, *, emit_nowait: Callable[[Event], None], rng: Random) -> None:
         self._client = client.another()
@@ -56,8 +66,10 @@ class Bumps:
         """Bumps submitted and not answered."""
         self.n_sent = 0
 
-    def submit(self, effect: BumpPod) -> None:
-        """Queues a bump, which results in exactly one PodBumped, however late; `run` must be running."""
+    def submit(self, effect: Bump) -> None:
+        """Queues a bump, which results in exactly one PodBumped or ClaimBumped, however late; `run` must be
+        running.
+        """
         if self._group is not None:
             self.n_open += 1
             self._group.start_soon(self._answer, effect)
@@ -68,42 +80,51 @@ class Bumps:
             self._group = group
             await anyio.sleep_forever()
 
-    async def _answer(self, effect: BumpPod) -> None:
-        self._emit(PodBumped(effect.uid, await self.bump(effect)))
+    async def _answer(self, effect: Bump) -> None:
+        found = await self.bump(effect)
+        if isinstance(effect, BumpClaim):
+            assert not isinstance(found, Pod)
+            self._emit(ClaimBumped(effect.uid, found))
+        else:
+            assert not isinstance(found, ResourceClaim)
+            self._emit(PodBumped(effect.uid, found))
         self.n_open -= 1
 
-    async def bump_all(self, pods: Iterable[BumpPod]) -> None:
-        """Returns when no bind sent earlier for any of these pods can succeed any more."""
-        async with anyio.create_task_group() as group:
-            for pod in pods:
-                group.start_soon(partial(self.bump, pod))
+    async def bump_all(self, effects: Iterable[Bump], *, may_skip: MaySkip = _never) -> None:
+        """Returns when no write sent earlier for any of these objects can succeed any more.
 
-    async def bump(self, effect: BumpPod) -> Pod | None:
-        """The pod after the bump; None: it is gone."""
+        may_skip: whether an object is left as it is after this answer.
+        """
+        async with anyio.create_task_group() as group:
+            for effect in effects:
+                group.start_soon(partial(self.bump, effect, may_skip=may_skip))
+
+    async def bump(self, effect: Bump, *, may_skip: MaySkip = _never) -> Pod | ResourceClaim | None:
+        """The object after the bump; None: it is gone, or skipped."""
         backoff = Backoff(self._rng, first_s=0.05, max_s=2.0)
         n_tries = 0
+        as_label = False
         while True:
             try:
                 async with self._limit:
-                    return await self._try(effect)
+                    return await self._try(effect, as_label=as_label)
             except (ApiError, msgspec.MsgspecError) as error:
                 wait_s = backoff.next_s(error.retry_after_s if isinstance(error, ApiError) else None)
                 n_tries += 1
+                if isinstance(error, ApiError):
+                    if may_skip(effect, error):
+                        return None
+                    as_label = error.code == 422
                 if n_tries >= _SAY_AFTER_TRIES:
-                    about = f"{effect.namespace}/{effect.name}"
-                    _log.warning(
-                        "a pod's version cannot be changed; its room stays reserved",
-                        pod=about,
-                        err=str(error),
-                    )
+                    _say(effect, error)
             await anyio.sleep(wait_s)
 
-    async def _try(self, effect: BumpPod) -> Pod | None:
+    async def _try(self, effect: Bump, *, as_label: bool) -> Pod | ResourceClaim | None:
         """Raises: ApiError, MsgspecError, when the outcome is not certain yet."""
         self.n_sent += 1
         try:
-            body = bump_body(effect, self._rng.randbytes(8).hex())
-            return self._pod(effect, await self._client.patch(pod_path(effect, "status"), body))
+            body = bump_body(effect, self._rng.randbytes(8).hex(), as_label=as_label)
+            return _read(await self._client.patch(_path(effect, is_patched=True), body), effect)
         except ApiError as error:
             if _is_gone(error, effect):
                 return None
@@ -111,26 +132,54 @@ class Bumps:
                 raise
             refusal = error
         try:
-            now = self._pod(effect, await self._client.get(pod_path(effect)))
+            now = _read(await self._client.get(_path(effect)), effect)
         except ApiError as error:
             if _is_gone(error, effect):
                 return None
             raise
-        if now is None or now.spec.node_name:
+        if now is None or (isinstance(now, Pod) and now.spec.node_name):
             return now
-        raise refusal  # the pod exists and was changed concurrently
-
-    def _pod(self, effect: BumpPod, body: bytes) -> Pod | None:
-        """None: another pod has this name. Raises: ApiError, when the body is no such pod."""
-        try:
-            pod = _decode_pod(body)
-        except msgspec.MsgspecError:
-            pod = read_pod_leniently(body)
-        meta = pod.metadata
-        if (meta.namespace, meta.name) != (effect.namespace, effect.name) or not meta.uid:
-            raise ApiError(f"an answer about {meta.namespace}/{meta.name}")
-        return pod if meta.uid == effect.uid else None
+        raise refusal  # it exists, and was changed concurrently or takes no more annotations
 
 
-def _is_gone(error: ApiError, effect: BumpPod) -> bool:
-    return evidence.is_gone(error, evidence.pod(effect.namespace, effect.name))
+def _path(effect: Bump, *, is_patched: bool = False) -> str:
+    if isinstance(effect, BumpClaim):
+        return claim_path(effect)
+    return pod_path(effect, "status" if is_patched else "")
+
+
+def _read(body: bytes, effect: Bump) -> Pod | ResourceClaim | None:
+    """None: another object has this name. Raises: ApiError, when the body is no such object."""
+    return read_claim(body, effect) if isinstance(effect, BumpClaim) else _read_pod(body, effect)
+
+
+def _read_pod(body: bytes, effect: BumpPod) -> Pod | None:
+    try:
+        pod = _decode_pod(body)
+    except msgspec.MsgspecError:
+        pod = read_pod_leniently(body)
+    meta = pod.metadata
+    if (meta.namespace, meta.name) != (effect.namespace, effect.name) or not meta.uid:
+        raise ApiError(f"an answer about {meta.namespace}/{meta.name}")
+    return pod if meta.uid == effect.uid else None
+
+
+def _is_gone(error: ApiError, effect: Bump) -> bool:
+    return evidence.is_gone(error, target_of(effect))
+
+
+def target_of(effect: Bump) -> evidence.Target:
+    """The object that is bumped."""
+    if isinstance(effect, BumpClaim):
+        return claim_target(effect)
+    return evidence.pod(effect.namespace, effect.name)
+
+
+def _say(effect: Bump, error: Exception) -> None:
+    about, err = f"{effect.namespace}/{effect.name}", str(error)
+    if isinstance(effect, BumpClaim):
+        _log.warning(
+            "a resource claim's version cannot be changed; its devices stay reserved", claim=about, err=err
+        )
+    else:
+        _log.warning("a pod's version cannot be changed; its room stays reserved", pod=about, err=err)

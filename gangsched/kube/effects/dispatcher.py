@@ -1,15 +1,17 @@
 """Carries out the core's effects: each goes into its lane, and its outcome comes back as an event.
 
 Lives here: which lane an effect belongs to, the clean stop. Not here: sending binds
-(kube.effects.binding_lane) and everything else (kube.effects.write_lanes). Called by the assembly, which
-passes in the core's effects and an `emit_nowait` that puts events into the core's inbox. That inbox is
-bounded by the core's own requests: each effect has at most one outcome.
+(kube.effects.binding_lane), patches of claims (kube.effects.claim_lane) and everything else
+(kube.effects.write_lanes). Called by the assembly, which passes in the core's effects and an `emit_nowait`
+that puts events into the core's inbox. That inbox is bounded by the core's own requests: each effect has at
+most one outcome.
 
 | lane | effects | order | connections | under load |
 |---|---|---|---|---|
 | binds | BindPod, CancelBinds | FIFO | 16 | first, and two on each |
-| reads | GetPod | FIFO | 4 | as binds: binds depend on them |
-| bumps | BumpPod | FIFO | 16 | as binds: they free reserved nodes and devices |
+| claims | PatchClaim, CancelBinds | FIFO | 16 | as binds: binds depend on them |
+| reads | GetPod, GetClaim | FIFO | 4 | as binds: binds depend on them |
+| bumps | BumpPod, BumpClaim | FIFO | 16 | as binds: they free reserved nodes and devices |
 | evictions | EvictPod, DeletePod | FIFO | 2 | |
 | patches | PatchPod | FIFO | 2 | up to 1 s after binds |
 | status | WritePod…Status, …Condition, NominateNode | by object, the latest | 4 | up to 1 s after binds |
@@ -18,7 +20,7 @@ bounded by the core's own requests: each effect has at most one outcome.
 | (plugins) | RunHook, CancelHooks, BlamePlugin | not here: extension.edge | | |
 
 With a fence (kube.election.fence), binds, and hooks that run before or instead of one, wait until the fence
-lists their pods.
+lists their pods, and patches of claims until it lists the claims.
 
 The answers of all lanes are read together (kube.transport.readers), so many connections cost hardly more than
 one; that is why statuses and events have several, though they are not urgent.
@@ -37,8 +39,9 @@ import msgspec
 from gangsched.kube.client import ApiClient
 from gangsched.kube.effects.binding_lane import BindingLane
 from gangsched.kube.effects.bumps import Bumps
+from gangsched.kube.effects.claim_lane import ClaimLane
 from gangsched.kube.effects.refusals_lane import RefusalsLane
-from gangsched.kube.effects.slow_lane import LaneOptions
+from gangsched.kube.effects.slow_lane import BusyLane, LaneOptions
 from gangsched.kube.effects.write_lanes import EventLane, EvictionLane, PatchLane, ReadLane, StatusLane
 from gangsched.kube.election.fence import Fenced
 from gangsched.kube.election.fence_keeper import FenceKeeper
@@ -47,14 +50,17 @@ from gangsched.kube.transport.readers import Readers
 from gangsched.model.effects import (
     BindPod,
     BlamePlugin,
+    BumpClaim,
     BumpPod,
     CancelBinds,
     CancelHooks,
     DeletePod,
     Effect,
     EvictPod,
+    GetClaim,
     GetPod,
     NominateNode,
+    PatchClaim,
     PatchPod,
     ReadRefusals,
     RecordEvent,
@@ -62,7 +68,7 @@ from gangsched.model.effects import (
     WritePodCondition,
     WritePodGroupStatus,
 )
-from gangsched.model.events import BindCancelled, BindSucceeded, Event
+from gangsched.model.events import BindCancelled, BindSucceeded, ClaimCancelled, ClaimPatched, Event
 
 MAX_WAITING = 200_000  # one status write for each pod of the largest cluster we support
 MAX_EVENTS = 1_000
@@ -81,6 +87,9 @@ class DispatcherStatistics(msgspec.Struct, gc=False):
     n_binds_throttled: int
     n_binds_waiting: int
     n_binds_in_flight: int
+    n_claims_sent: int
+    n_claims_unclear: int
+    n_claims_throttled: int
     n_reads_sent: int
     n_bumps_sent: int
     n_fence_writes: int
@@ -92,6 +101,17 @@ class DispatcherStatistics(msgspec.Struct, gc=False):
     n_events_dropped: int
     n_events_repeated: int
     n_waiting: int
+
+
+class _Either:
+    """Two lanes that the slower ones give way to."""
+
+    def __init__(self, one: BusyLane, other: BusyLane) -> None:
+        self._one, self._other = one, other
+
+    @property
+    def is_busy(self) -> bool:
+        return self._one.is_busy or self._other.is_busy
 
 
 class Dispatcher:
@@ -134,7 +154,23 @@ class Dispatcher:
             may_send=may_send,
             readers=readers,
         )
-        reads: LaneOptions = {"rng": rng, "binds": binds, "readers": readers, "size": 4, "limit": MAX_WAITING}
+        self.claims = ClaimLane(
+            credentials,
+            emit_nowait=self._claim_answered,
+            rng=rng,
+            size=n_binds,
+            timeout_s=bind_timeout_s,
+            may_send=may_send,
+            readers=readers,
+        )
+        urgent = _Either(binds, self.claims)
+        reads: LaneOptions = {
+            "rng": rng,
+            "binds": urgent,
+            "readers": readers,
+            "size": 4,
+            "limit": MAX_WAITING,
+        }
         writes: LaneOptions = {**reads, "may_send": may_send}
         few: LaneOptions = {**writes, "size": 2}
         bounded: LaneOptions = {**writes, "limit": max_events}
@@ -158,6 +194,9 @@ class Dispatcher:
             CancelBinds: self._cancel_binds,
             BumpPod: self.bumps.submit,
             GetPod: self._reads.submit,
+            PatchClaim: self._patch_claim,
+            BumpClaim: self.bumps.submit,
+            GetClaim: self._reads.submit,
             EvictPod: self._evictions.submit,
             DeletePod: self._evictions.submit,
             PatchPod: self._patches.submit,
@@ -177,8 +216,8 @@ class Dispatcher:
 
     @property
     def n_binds_waiting(self) -> int:
-        """Binds not yet sent, not even in part."""
-        return self.binds.n_unsent + (self._fence.fence.n_waiting if self._fence is not None else 0)
+        """Binds and patches of claims not yet sent, not even in part."""
+        return self._n_unsent + (self._fence.fence.n_waiting if self._fence is not None else 0)
 
     @property
     def n_binds_ahead(self) -> int:
@@ -187,14 +226,18 @@ class Dispatcher:
         So binds that were not listed ahead can gather for one write of the fence while others are sent.
         """
         if self._fence is None:
-            return self.binds.n_unsent
+            return self._n_unsent
         fence = self._fence.fence
-        return max(self.binds.n_unsent + fence.n_released, fence.n_waiting - fence.n_released)
+        return max(self._n_unsent + fence.n_released, fence.n_waiting - fence.n_released)
+
+    @property
+    def _n_unsent(self) -> int:
+        return self.binds.n_unsent + self.claims.n_unsent
 
     @property
     def n_binds_in_flight(self) -> int:
-        """Binds sent and not answered."""
-        return self.binds.n_in_flight
+        """Binds and patches of claims sent and not answered."""
+        return self.binds.n_in_flight + self.claims.n_in_flight
 
     @property
     def n_waiting(self) -> int:
@@ -204,7 +247,7 @@ class Dispatcher:
     @property
     def is_settled(self) -> bool:
         """Whether every request that affects placement is answered: all but statuses and events."""
-        binds = self.binds.n_in_flight or self.n_binds_waiting or self._reads.n_waiting or self.bumps.n_open
+        binds = self.n_binds_in_flight or self.n_binds_waiting or self._reads.n_waiting or self.bumps.n_open
         return not (binds or self._evictions.n_waiting or self._patches.n_waiting)
 
     def warm(self) -> None:
@@ -227,14 +270,29 @@ class Dispatcher:
         else:
             self.binds.submit(effect)
 
+    def _patch_claim(self, effect: PatchClaim) -> None:
+        if self._draining:
+            self._emit(ClaimCancelled(effect.uid, effect.ticket))
+        elif self._fence is not None:
+            self._fence.submit(effect)
+        else:
+            self.claims.submit(effect)
+
+    def _claim_answered(self, event: Event) -> None:
+        if self._fence is not None and isinstance(event, ClaimPatched):
+            self._fence.fence.patched(event.uid, event.claim.metadata.resource_version)
+        self._emit(event)
+
     def _bind_answered(self, event: Event) -> None:
         if isinstance(event, BindSucceeded):
             self._status.bound(event.uid)
         self._emit(event)
 
     def _cancel_binds(self, effect: CancelBinds) -> None:
-        self._take_back(lambda one: isinstance(one, BindPod) and one.cause_id == effect.cause_id)
-        self.binds.cancel(effect.cause_id)
+        cause = effect.cause_id
+        self._take_back(lambda one: isinstance(one, BindPod | PatchClaim) and one.cause_id == cause)
+        self.binds.cancel(cause)
+        self.claims.cancel(cause)
 
     def _run_hook(self, effect: RunHook) -> None:
         assert self._to_plugins is not None
@@ -254,6 +312,8 @@ class Dispatcher:
             for one in self._fence.fence.take_back(is_meant):
                 if isinstance(one, BindPod):
                     self._emit(BindCancelled(one.uid, one.attempt))
+                elif isinstance(one, PatchClaim):
+                    self._emit(ClaimCancelled(one.uid, one.ticket))
 
     def _release(self, effects: Sequence[Fenced]) -> None:
         """The fence has listed them: send them, if this process still may act."""
@@ -262,16 +322,19 @@ class Dispatcher:
         for effect in effects:
             if isinstance(effect, BindPod):
                 self.binds.submit(effect)
+            elif isinstance(effect, PatchClaim):
+                self.claims.submit(effect)
             elif self._to_plugins is not None:
                 self._to_plugins(effect)
 
     def _has_enough(self) -> bool:
-        return self.binds.n_unsent >= ENOUGH_BINDS
+        return self._n_unsent >= ENOUGH_BINDS
 
     def cancel_all(self) -> None:
-        """Withdraw all unsent binds."""
+        """Withdraw all unsent binds and patches of claims."""
         self._take_back(lambda one: True)
         self.binds.cancel_all()
+        self.claims.cancel_all()
 
     async def run(self) -> None:
         """Run all lanes until cancelled."""
@@ -279,6 +342,7 @@ class Dispatcher:
             async with anyio.create_task_group() as group:
                 for lane in self._lanes:
                     group.start_soon(lane.run)
+                group.start_soon(self.claims.run)
                 group.start_soon(self.bumps.run)
                 group.start_soon(self._refusals.run)
                 if self._fence is not None:
@@ -298,7 +362,7 @@ class Dispatcher:
         self._status.hurry = self._events.hurry = True
         with anyio.move_on_after(grace_s):
             # Happens once per process; a signal from every lane would add cost to each request.
-            while self.binds.n_in_flight or self.n_binds_waiting or self.n_waiting:  # noqa: ASYNC110
+            while self.n_binds_in_flight or self.n_binds_waiting or self.n_waiting:  # noqa: ASYNC110
                 await anyio.sleep(DRAIN_STEP_S)
             return True
         return False
@@ -311,6 +375,9 @@ class Dispatcher:
             n_binds_throttled=self.binds.n_throttled,
             n_binds_waiting=self.binds.n_unsent,
             n_binds_in_flight=self.binds.n_in_flight,
+            n_claims_sent=self.claims.n_sent,
+            n_claims_unclear=self.claims.n_unknown,
+            n_claims_throttled=self.claims.n_throttled,
             n_reads_sent=self._reads.n_sent,
             n_bumps_sent=self.bumps.n_sent,
             n_fence_writes=self._fence.fence.n_written if self._fence is not None else 0,

@@ -18,6 +18,7 @@ import msgspec
 
 from gangsched.errors import ApiError
 from gangsched.kube.access.credentials import Credentials
+from gangsched.kube.effects.claim_writes import claim_path, claim_target, read_claim
 from gangsched.kube.effects.slow_lane import LaneOptions, SlowLane
 from gangsched.kube.effects.writes import (
     GroupOutline,
@@ -48,6 +49,7 @@ from gangsched.kube.watch.unparsed import read_pod_leniently
 from gangsched.model.effects import (
     DeletePod,
     EvictPod,
+    GetClaim,
     GetPod,
     NominateNode,
     PatchPod,
@@ -56,6 +58,8 @@ from gangsched.model.effects import (
     WritePodGroupStatus,
 )
 from gangsched.model.events import (
+    ClaimRead,
+    ClaimUnread,
     Event,
     EvictionFailed,
     EvictionSucceeded,
@@ -109,38 +113,47 @@ def may_pass(error: ApiError) -> bool:
     return error.code in (0, 401, 408, 429) or error.code >= 500
 
 
-class ReadLane(SlowLane[GetPod]):
+class ReadLane(SlowLane[GetPod | GetClaim]):
     """Reads that binds depend on: consistent (no resourceVersion), and retried until answered.
 
-    A waiting read answers two requests for the same pod, since it is sent after both. Retried after a 403
-    too: a bind of unknown outcome stays unknown until a read settles it.
+    A waiting read answers two requests for the same object, since it is sent after both. Retried after a 403
+    too: a write of unknown outcome stays unknown until a read settles it.
     """
 
-    name = "read a pod"
+    name = "read a pod or a claim"
     method = "GET"
 
-    def _request(self, call: Call[GetPod]) -> tuple[Verb, str, bytes]:
-        return _GET, pod_path(call.item), b""
+    def _request(self, call: Call[GetPod | GetClaim]) -> tuple[Verb, str, bytes]:
+        item = call.item
+        return _GET, pod_path(item) if isinstance(item, GetPod) else claim_path(item), b""
 
-    def _target(self, call: Call[GetPod]) -> Target:
-        return pod(call.item.namespace, call.item.name)
+    def _target(self, call: Call[GetPod | GetClaim]) -> Target:
+        item = call.item
+        return pod(item.namespace, item.name) if isinstance(item, GetPod) else claim_target(item)
 
-    def _done(self, call: Call[GetPod], body: bytes) -> None:
-        uid = call.item.uid
+    def _done(self, call: Call[GetPod | GetClaim], body: bytes) -> None:
+        item = call.item
+        if isinstance(item, GetClaim):
+            try:
+                self._emit(ClaimRead(item.uid, read_claim(body, item)))
+            except ApiError as error:  # it has the name, and nothing else of it can be read
+                self._refused(call, error)
+            return
         try:
             found = _decode_pod(body)
         except ValueError:
             # The node can be read even when the rest of the pod does not parse.
             found = read_pod_leniently(body)
         # Another UID under this name: the requested pod is gone.
-        self._emit(PodRead(uid, found if found.metadata.uid == uid else None))
+        self._emit(PodRead(item.uid, found if found.metadata.uid == item.uid else None))
 
-    def _again(self, call: Call[GetPod], error: ApiError) -> bool:
+    def _again(self, call: Call[GetPod | GetClaim], error: ApiError) -> bool:
+        uid, is_pod = call.item.uid, isinstance(call.item, GetPod)
         if is_gone(error, self._target(call)):
-            self._emit(PodRead(call.item.uid, None))
+            self._emit(PodRead(uid, None) if is_pod else ClaimRead(uid, None))
             return False
         if not call.n_tries % READS_SAID:
-            self._emit(PodUnread(call.item.uid, str(error)))
+            self._emit(PodUnread(uid, str(error)) if is_pod else ClaimUnread(uid, str(error)))
         return True
 
 

@@ -15,6 +15,7 @@ import msgspec
 from gangsched.kube.transport.http1 import segment
 from gangsched.model.effects import (
     BindPod,
+    BumpClaim,
     BumpPod,
     DeletePod,
     EvictPod,
@@ -32,7 +33,7 @@ from gangsched.model.text import bounded
 MAX_NOTE_BYTES = 1024
 MAX_NAME_CHARS = 200
 BUMP_KEY = "gangsched.io/fenced"
-"""An annotation that is written only to change a pod's version; nothing reads its value."""
+"""An annotation, or label, that is written only to change a pod's version; nothing reads its value."""
 
 _TIMED = ("conditions", "schedulingConditions")
 """Fields of a status that hold conditions, each with a lastTransitionTime."""
@@ -101,12 +102,15 @@ def annotations_body(effect: PatchPod) -> bytes:
     return _encode({"metadata": metadata})
 
 
-def bump_body(effect: BumpPod, mark: str) -> bytes:
+def bump_body(effect: BumpPod | BumpClaim, mark: str, *, as_label: bool = False) -> bytes:
     """A merge patch that changes nothing but the version; `mark` must never have been written before.
 
-    It goes to pods/status, which the scheduler may patch, and which allows changes of annotations.
+    A pod's goes to pods/status, which the scheduler may patch, and which allows changes of annotations and
+    labels; a claim's status does not allow them. as_label: all annotations of an object may be 256 KiB, and
+    its owner may have written as much; of labels there may be any number.
     """
-    return _encode({"metadata": {"uid": effect.uid, "annotations": {BUMP_KEY: mark}}})
+    marks = {BUMP_KEY: mark}
+    return _encode({"metadata": {"uid": effect.uid, "labels" if as_label else "annotations": marks}})
 
 
 def deletion_body(effect: DeletePod) -> bytes:

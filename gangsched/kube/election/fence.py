@@ -1,9 +1,10 @@
-"""The fence: the list of binds that may be in flight, stored before the first of them is sent.
+"""The fence: the list of writes that may be in flight, stored before the first of them is sent.
 
 Leader election alone does not prevent late binds: a leader that is paused, or whose packets are delayed, may
 bind after another has taken over. Lives here: the content of the one object, its owner, and the effects that
 wait for it, as a pure state machine. Not here: its requests (kube.election.fence_keeper), the bumps
-(kube.effects.bumps), decisions (the core). tests/kube/fence_model.py checks the protocol exhaustively.
+(kube.effects.bumps), decisions (the core). tests/kube/fence_model.py checks the protocol exhaustively. What
+is said here of binds and their pods holds for patches of ResourceClaims and their claims too.
 
 | state | on | to | asks next |
 |---|---|---|---|
@@ -16,6 +17,7 @@ wait for it, as a pure state machine. Not here: its requests (kube.election.fenc
 | Owned | a bind or a hook waits | | PUT, listing it and dropping settled pods |
 | Owned | the first queued pods are unlisted and nothing waits; most pods listed ahead are bound | | PUT |
 | Owned | a bind arrives for a pod listed ahead with the same version | | nothing: it may be sent |
+| Owned | a patch arrives with the version that our last one made, its claim listed since | | nothing |
 | Owned | PUT answered; GET: ours, with it in the list | Owned | listed effects may be sent; the next batch |
 | Owned | GET: ours, without it | Owned | PUT again |
 | Owned | GET: another's, or none | Deposed | |
@@ -41,14 +43,14 @@ from enum import Enum
 import msgspec
 
 from gangsched.kube.election.fence_ahead import MAX_AHEAD, Ahead, Foreseen
-from gangsched.kube.election.fence_list import Line, Listed, ListedPod
+from gangsched.kube.election.fence_list import CLAIMS, Line, Listed, ListedObject
 from gangsched.kube.election.steps import Create, Get, Update, one_more
-from gangsched.model.effects import BindPod, RunHook
+from gangsched.model.effects import BindPod, PatchClaim, RunHook
 
 # An object's annotations may have 256 KiB in all. This fits several times the binds decided ahead.
 MAX_LIST_BYTES = 128 * 1024
 
-Fenced = BindPod | RunHook
+Fenced = BindPod | PatchClaim | RunHook
 
 
 class FenceRecord(msgspec.Struct, frozen=True, gc=False):
@@ -81,7 +83,8 @@ class Fence:
         max_bytes: int = MAX_LIST_BYTES,
         max_ahead: int = MAX_AHEAD,
     ) -> None:
-        """`identity`: unique to this process. `is_on_its_way`: may a pod's bind (by UID) still succeed?
+        """`identity`: unique to this process. `is_on_its_way`: may a write to an object (by UID) still
+        succeed, or, to a claim, others follow before its gang is settled?
 
         `line`: returns the pods in the scheduling queue, which are listed before they are placed.
         """
@@ -89,7 +92,7 @@ class Fence:
         self.state = FenceState.UNTAKEN
         self.epoch = 0
         self.inherited: Listed | None = {}
-        """Pods whose binds by an earlier leader may be in flight; None: any pod."""
+        """Objects with writes by an earlier leader that may be in flight; None: any object."""
         self.n_written = 0
         self._is_on_its_way = is_on_its_way
         self._max_bytes = max_bytes
@@ -98,7 +101,9 @@ class Fence:
         self._must_read = True
         self._is_closed = False
         self._asked: Create[FenceRecord] | Update[FenceRecord] | None = None
-        self._listed: dict[str, ListedPod] = {}
+        self._listed: dict[str, ListedObject] = {}
+        self._made: dict[str, str] = {}
+        """Versions that our own patches have made of claims, by UID, each listed without a gap since."""
         self._batch: list[Fenced] = []
         self._waiting: deque[Fenced] = deque()
         self._released: list[Fenced] = []
@@ -110,7 +115,7 @@ class Fence:
 
     @property
     def n_waiting(self) -> int:
-        """Binds and hooks that may not be sent yet."""
+        """Binds, patches and hooks that may not be sent yet."""
         return len(self._waiting) + len(self._batch) + len(self._released)
 
     @property
@@ -125,13 +130,25 @@ class Fence:
 
     def submit(self, effect: Fenced) -> None:
         """Queue it until the fence lists it."""
-        foreseen = self._ahead.use(effect) if isinstance(effect, BindPod) else Foreseen.NOT
+        foreseen = Foreseen.NOT if isinstance(effect, RunHook) else self._ahead.use(effect)
+        if isinstance(effect, PatchClaim) and self._made.pop(effect.uid, "") == effect.resource_version:
+            foreseen = Foreseen.LISTED
         if self._is_closed or foreseen is Foreseen.NOT:
             self._waiting.append(effect)
         elif foreseen is Foreseen.ASKED:
             self._batch.append(effect)
         else:
             self._released.append(effect)
+
+    def patched(self, uid: str, version: str) -> None:
+        """One of our patches of a claim has made this version.
+
+        As our patch succeeded, no successor had bumped the claim before; and if one does later, as it is in
+        its list, the version is another. So the next patch needs no write of the list if it carries this
+        version. A version that was read proves nothing: the bump may have come before it.
+        """
+        if uid in self._listed:
+            self._made[uid] = version
 
     @property
     def is_idle(self) -> bool:
@@ -215,11 +232,15 @@ class Fence:
 
     def _shorten(self) -> bool:
         """Take settled pods out of the list; False: there are none."""
-        self._listed = self._unsettled()
+        self._list(self._unsettled())
         return not self.is_short
 
-    def _unsettled(self) -> dict[str, ListedPod]:
-        return {uid: pod for uid, pod in self._listed.items() if self._is_on_its_way(uid)}
+    def _list(self, listed: dict[str, ListedObject]) -> None:
+        self._listed = listed
+        self._made = {uid: version for uid, version in self._made.items() if uid in listed}
+
+    def _unsettled(self) -> dict[str, ListedObject]:
+        return {uid: one for uid, one in self._listed.items() if self._is_on_its_way(uid)}
 
     def _fill(self) -> bool:
         """Build the next list: binds in flight, waiting binds, queued pods; False: nothing to write."""
@@ -230,18 +251,18 @@ class Fence:
         listed = self._unsettled()
         n_left = self._max_bytes - _n_bytes(listed)
         while self._waiting:
-            pod = _listed_pod(self._waiting[0])
-            if pod.uid not in listed:
-                n_left -= pod.n_bytes
+            one = _listed(self._waiting[0])
+            if one.uid not in listed:
+                n_left -= one.n_bytes
                 if n_left < 0 and listed:
                     break
-                listed[pod.uid] = pod
+                listed[one.uid] = one
             self._batch.append(self._waiting.popleft())
         ahead = {} if self._waiting else self._ahead.find(n_left)
         if not self._batch and self._ahead.knows_all(ahead):
             self._ahead.put_off()
             return False
-        self._listed = {**listed, **{uid: one.pod for uid, one in ahead.items()}}
+        self._list({**listed, **{uid: one.object for uid, one in ahead.items()}})
         self._ahead.ask(ahead)
         return True
 
@@ -262,7 +283,7 @@ class Fence:
 
     def _is_listed(self, record: FenceRecord) -> bool:
         listed = record.listed
-        return listed is not None and all(_listed_pod(one).uid in listed for one in self._batch)
+        return listed is not None and all(_listed(one).uid in listed for one in self._batch)
 
     def absent(self) -> None:
         """GET: there is no such object."""
@@ -299,13 +320,15 @@ class Fence:
             self._batch = []
 
 
-def _listed_pod(effect: Fenced) -> ListedPod:
+def _listed(effect: Fenced) -> ListedObject:
     if isinstance(effect, BindPod):
-        return ListedPod(effect.uid, effect.namespace, effect.name, effect.group)
+        return ListedObject(effect.uid, effect.namespace, effect.name, effect.group)
+    if isinstance(effect, PatchClaim):
+        return ListedObject(effect.uid, effect.namespace, effect.name, effect.group, CLAIMS)
     assert effect.pod is not None, "only hooks about a pod are fenced"
     meta = effect.pod.metadata
-    return ListedPod(meta.uid, meta.namespace, meta.name, str(effect.group))
+    return ListedObject(meta.uid, meta.namespace, meta.name, str(effect.group))
 
 
 def _n_bytes(listed: Listed) -> int:
-    return sum(pod.n_bytes for pod in listed.values())
+    return sum(one.n_bytes for one in listed.values())

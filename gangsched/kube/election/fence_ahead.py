@@ -1,12 +1,12 @@
-"""What the fence lists ahead: queued pods, before anything is decided about them.
+"""What the fence lists ahead: queued pods and their claims, before anything is decided about them.
 
-Lives here: which pods, and for which of them a bind needs no write of its own. Not here: requests and the
-rest of the list (kube.election.fence, the only caller).
+Lives here: which of them, and for which a write needs no write of the fence of its own. Not here: requests
+and the rest of the list (kube.election.fence, the only caller).
 
 Listing a pod that is never bound is harmless: a new leader bumps it in vain. A bind of a listed pod needs no
 write of its own if it carries the version that the pod had when the list was sent: a successor bumps the pod,
 so the bind cannot succeed. It needs one if the version differs, or once a list without the pod was sent,
-answered or not.
+answered or not. Likewise for claims and their patches.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from enum import Enum, auto
 from itertools import islice
 
 from gangsched.kube.election.fence_list import Expected, Line
-from gangsched.model.effects import BindPod
+from gangsched.model.effects import BindPod, PatchClaim
 
 # Sending these takes the lanes as long as several writes of the fence, even on a busy server.
 MAX_AHEAD = 768
@@ -27,7 +27,7 @@ _SHARE_WORTH = 0.125
 
 
 class Foreseen(Enum):
-    """What the list states about a bind's pod."""
+    """What the list states about an effect's object."""
 
     NOT = auto()
     ASKED = auto()
@@ -35,10 +35,10 @@ class Foreseen(Enum):
 
 
 class Ahead:
-    """Pods that are listed before they are placed."""
+    """Pods that are listed before they are placed, and their claims."""
 
     def __init__(self, line: Line, max_pods: int = MAX_AHEAD) -> None:
-        """line: returns the pods in the scheduling queue. max_pods: limit on the listed pods."""
+        """line: returns what is in the scheduling queue. max_pods: limit on the listed objects."""
         self._line = line
         self._max_pods = max_pods
         self._listed: dict[str, str] = {}
@@ -48,9 +48,9 @@ class Ahead:
         self._n_listed = 0
         self._n_used = 0
 
-    def use(self, bind: BindPod) -> Foreseen:
-        """Whether the pod is listed with the bind's version; each pod counts once."""
-        uid, version = bind.uid, bind.resource_version
+    def use(self, effect: BindPod | PatchClaim) -> Foreseen:
+        """Whether the object is listed with the effect's version; each object counts once."""
+        uid, version = effect.uid, effect.resource_version
         listed, asked = self._listed.pop(uid, ""), self._asked.pop(uid, "")
         if version and version in (listed, asked):
             self._n_used += 1
@@ -67,16 +67,16 @@ class Ahead:
         first = next(iter(self._line()), ())
         if len(first) > self._max_pods or all(map(self._knows, first)):
             return 0
-        return sum(one.pod.n_bytes for one in first)
+        return sum(one.object.n_bytes for one in first)
 
     def find(self, n_bytes: int) -> Mapping[str, Expected]:
         """Returns the pods of the first queued gangs, by UID, as far as they fit into `n_bytes`."""
         found: dict[str, Expected] = {}
         for gang in islice(self._line(), self._max_pods):
-            n_bytes -= sum(one.pod.n_bytes for one in gang)
+            n_bytes -= sum(one.object.n_bytes for one in gang)
             if n_bytes < 0 or len(found) + len(gang) > self._max_pods:
                 break
-            found.update((one.pod.uid, one) for one in gang)
+            found.update((one.object.uid, one) for one in gang)
         return found
 
     def knows_all(self, found: Mapping[str, Expected]) -> bool:
@@ -84,7 +84,7 @@ class Ahead:
         return all(map(self._knows, found.values()))
 
     def _knows(self, one: Expected) -> bool:
-        uid = one.pod.uid
+        uid = one.object.uid
         return self._listed.get(uid, self._asked.get(uid)) == one.version
 
     def put_off(self) -> None:

@@ -1,9 +1,10 @@
-"""Checks that a new leader's watch has shown everything that its predecessor bound.
+"""Checks that a new leader's watches have shown everything that its predecessor wrote.
 
-Lives here: one consistent list of the bound pods, and comparing it with the watch. Not here: following
-(kube.watch.reflector), and who leads (kube.election.lease). Called by kube.take_over between gaining the
-lease and the first decision: a watch may be seconds behind, or dead but not yet detected, and a device that
-looks free in it may be taken (a standby that decided on stale state allocated GPUs twice: Koordinator 1289).
+Lives here: one consistent list, of the bound pods or of the claims, and comparing it with the watch. Not
+here: following (kube.watch.reflector), and who leads (kube.election.lease). Called by kube.take_over between
+gaining the lease and the first decision: a watch may be seconds behind, or dead but not yet detected, and a
+device that looks free in it may be taken (a standby that decided on stale state allocated GPUs twice:
+Koordinator 1289).
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import msgspec
 from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient
 from gangsched.kube.pages import Pages
+from gangsched.kube.watch.decode import Kind
 from gangsched.kube.watch.envelopes import ListMeta
 from gangsched.kube.watch.watch_state import WatchState
 from gangsched.model.text import bounded
 
 PAGE_LIMIT = 2000
-# Bound pods only: the rest hold nothing.
-_SELECTOR = "spec.nodeName!="
+BOUND, UNBOUND = "spec.nodeName!=", "spec.nodeName="
+"""Selectors of pods: those that hold something, and the rest."""
 
 
 class _Metadata(msgspec.Struct, gc=False, rename="camel"):
@@ -44,24 +46,30 @@ _decode_page = bounded.lenient_decoder(_Page)
 _decode_item = bounded.lenient_decoder(_Item)
 
 
-async def ask_pages(client: ApiClient, selector: str) -> AsyncIterator[_Page]:
-    """Reads the pods that a field selector matches, page by page, consistently.
+async def ask_pages(
+    client: ApiClient, kind: Kind, selector: str = "", version: str = "v1"
+) -> AsyncIterator[_Page]:
+    """Reads the objects of a kind that a field selector matches, page by page, consistently.
 
     Raises: ApiError.
     """
-    token = ""
-    pages = Pages("/api/v1/pods")
+    token, path = "", kind.path(version)
+    pages = Pages(path)
     while True:
-        params = {"limit": str(PAGE_LIMIT), "fieldSelector": selector}
+        params = {"limit": str(PAGE_LIMIT)}
+        if selector:
+            params["fieldSelector"] = selector
         if token:
             params["continue"] = token
         try:
-            body = await client.get("/api/v1/pods", params)
+            body = await client.get(path, params)
             page = _decode_page(body)
         except msgspec.MsgspecError as error:
-            raise ApiError(f"the list of pods is not readable: {error}") from None
-        if page.kind != "PodList" or not page.metadata.resource_version:
-            raise ApiError(f"not the API server's own answer: the list of pods came as {page.kind or '?'}")
+            raise ApiError(f"the list of {kind.name} is not readable: {error}") from None
+        if page.kind != f"{kind.kind}List" or not page.metadata.resource_version:
+            raise ApiError(
+                f"not the API server's own answer: the list of {kind.name} came as {page.kind or '?'}"
+            )
         token = pages.after(page.metadata.continue_, n_items=len(page.items or ()), n_bytes=len(body))
         del body  # megabytes
         yield page
@@ -70,29 +78,32 @@ async def ask_pages(client: ApiClient, selector: str) -> AsyncIterator[_Page]:
 
 
 class CatchUp:
-    """Compares a watch with one consistent list of the bound pods, which `ask` reads."""
+    """Compares a watch with one consistent list, which `ask` reads: of all its objects that a field selector
+    matches."""
 
-    def __init__(self, state: WatchState) -> None:
+    def __init__(self, state: WatchState, selector: str = "") -> None:
         self._state = state
+        self._selector = selector
         self._missing: dict[str, int] = {}
         self._version = -1
 
     async def ask(self, client: ApiClient) -> None:
-        """Read which pods are bound now. Raises: ApiError."""
+        """Read what there is now. Raises: ApiError."""
         self._missing.clear()
-        async for page in ask_pages(client, _SELECTOR):
+        kind, version = self._state.kind, self._state.api_version.rpartition("/")[2]
+        async for page in ask_pages(client, kind, self._selector, version):
             for raw in page.items or ():
                 meta = _decode_item(raw).metadata
                 self._missing[f"{meta.namespace}/{meta.name}"] = _number(meta.resource_version)
             self._version = _number(page.metadata.resource_version)
 
     def n_missing(self) -> int:
-        """Counts listed pods that the watch has not shown in that version or later; 0: it has caught up."""
+        """Counts what was listed and not shown in that version or later; 0: the watch has caught up."""
         if not self._missing:
             return 0
         if self._state.n_held:
             return len(self._missing)  # a relist is running: known objects are ahead of the emitted events
-        # A pod that was deleted meanwhile, or that does not parse, is never shown: then only the watch's own
+        # One that was deleted meanwhile, or that does not parse, is never shown: then only the watch's own
         # resourceVersion proves that the watch is past it.
         if _number(self._state.resource_version) >= self._version:
             self._missing.clear()

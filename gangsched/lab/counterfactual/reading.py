@@ -31,6 +31,8 @@ _ANSWERS = (
     *(ev.PodPatchFailed, ev.RefusalsRead),
     *(ev.HookAnswered, ev.LeadershipGained, ev.PodRead, ev.PodBumped, ev.LoadReported),
     *(ev.GroupAllowed, ev.GroupRejected),
+    *(ev.ClaimPatched, ev.ClaimRefused, ev.ClaimUnclear, ev.ClaimCancelled),
+    *(ev.ClaimRead, ev.ClaimUnread, ev.ClaimBumped),
 )
 
 

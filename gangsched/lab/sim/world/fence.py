@@ -12,7 +12,7 @@ from functools import partial
 
 from gangsched.core.state.pending_hooks import BIND, PRE_BIND
 from gangsched.kube.election.fence import Fence, Fenced, FenceRecord, FenceState, Step
-from gangsched.kube.election.fence_list import Line
+from gangsched.kube.election.fence_list import PODS, Line
 from gangsched.kube.election.steps import Create, Get, Update
 from gangsched.lab.sim.timeline import Timeline
 from gangsched.lab.sim.world.weather import BindFate, Weather
@@ -173,6 +173,7 @@ class SimFence:
     def _bump_inherited(self) -> None:
         assert self.fence.inherited is not None, "nobody spoils the list here"
         pods = list(self.fence.inherited.values())
+        assert all(pod.kind == PODS for pod in pods), "there are no claims here"
         self._n_to_bump = len(pods)
         for pod in pods:
             self._bump(BumpPod(pod.uid, pod.namespace, pod.name, "takeover"), self._bumped)

@@ -1,0 +1,68 @@
+"""Paths, bodies and answers of requests about a ResourceClaim, from values to bytes and back. No I/O here.
+
+A status write cannot change metadata, so finalizers and bumps go to the claim itself. Called by
+kube.effects.claim_lane, kube.effects.write_lanes and kube.effects.bumps.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from gangsched.errors import ApiError
+from gangsched.kube.evidence import Target
+from gangsched.kube.transport.http1 import segment
+from gangsched.kube.watch.decode import followed
+from gangsched.model.effects import BumpClaim, GetClaim, PatchClaim
+from gangsched.model.resource_claims.objects import CLAIMS, ResourceClaim
+
+_KIND = followed(CLAIMS)
+_GROUP_VERSION = _KIND.api_version("v1")
+
+_encode = msgspec.json.Encoder().encode
+# Fields of an object, not decoded: parameters of drivers must stay the bytes that they are.
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_NULL = msgspec.Raw(b"null")
+
+
+def claim_path(effect: PatchClaim | GetClaim | BumpClaim, subresource: str = "") -> str:
+    """Path of a claim or of its status."""
+    namespace, name = segment(effect.namespace), segment(effect.name)
+    path = f"/apis/{_GROUP_VERSION}/namespaces/{namespace}/{_KIND.resource}/{name}"
+    return f"{path}/{subresource}" if subresource else path
+
+
+def claim_target(effect: PatchClaim | GetClaim | BumpClaim) -> Target:
+    """The claim as a target."""
+    return Target(_KIND.resource, _KIND.kind, effect.name, effect.namespace, _KIND.group)
+
+
+def claim_body(effect: PatchClaim, wall_s: float) -> bytes:
+    """The patch, for this version of this claim only; a new allocation gets its time."""
+    patch: dict[str, Any] = dict(_fields(effect.patch))
+    metadata: dict[str, Any] = dict(_fields(patch.get("metadata", b"{}")))
+    patch["metadata"] = {**metadata, "uid": effect.uid, "resourceVersion": effect.resource_version}
+    if effect.is_status:
+        status: dict[str, Any] = dict(_fields(patch["status"]))
+        allocation = status.get("allocation", _NULL)
+        if allocation != _NULL:
+            now = datetime.fromtimestamp(int(wall_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            status["allocation"] = {"allocationTimestamp": now, **_fields(allocation)}
+        patch["status"] = status
+    return _encode(patch)
+
+
+def read_claim(body: bytes, effect: PatchClaim | GetClaim | BumpClaim) -> ResourceClaim | None:
+    """The claim in an answer, in part if it does not parse; None: another claim has this name.
+
+    Raises: ApiError, when the body is no claim of that name.
+    """
+    try:
+        claim: ResourceClaim | None = _KIND.decode_object(body)
+    except msgspec.MsgspecError:
+        claim = _KIND.read_in_part(body, None)
+    if claim is None or not claim.metadata.uid or claim.key != f"{effect.namespace}/{effect.name}":
+        raise ApiError(f"an answer about {claim.key if claim is not None else 'no claim that can be read'}")
+    return claim if claim.metadata.uid == effect.uid else None
