@@ -5,7 +5,12 @@
 # make check       the quick way round: lint, and the tests of core, model, plugins and house but for those marked `long`,
 #                  which compare hundreds of cases or play days through; two minutes on two cores
 # make lint        ruff, the import contracts and types only
+# make style       ruff only
+# make contracts   the import contracts only
 # make pythons     what could differ on the other Pythons that are promised, on those that are found here
+# make coverage    run all tests that need no real server, and some storms, on a Python from 3.12 on, and count the lines
+#                  that are run: a table by room; those that are not are named in build/coverage; PYTEST_ARGS=tests/core
+#                  narrows it
 # make storm       simulated storms for STORM_MINUTES (default 2), other seeds for each commit
 # make long-storm  LONG_STORM_SEEDS (default 0..19999) of the full storm and of the duel of two schedulers, late binds
 #                  included: hours; its last lines say what was run of which commit, and what was found
@@ -60,7 +65,7 @@ CHECKED ?= tests/house tests/core tests/model tests/plugins
 # Images set it. Here each of the hundreds of processes that tests start would compile all that it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test check pythons demo lint style contracts storm long-storm controlplane venv lock protocol docs docs-reference chart wheels release sbom versions conformance day clean help
+.PHONY: test check coverage pythons demo lint style contracts storm long-storm controlplane venv lock protocol docs docs-reference chart wheels release sbom versions conformance day clean help
 
 # A find of the storms does not keep pytest from running, and fails the run when pytest has ended: its seed and the
 # command that shows it again are printed last. Where nothing is found, pytest's summary is the last line.
@@ -92,6 +97,9 @@ check: style contracts
 
 pythons: $(STAMP)
 	@$(BIN)/python -m tests.pythons $(PYTHONS)
+
+coverage: $(STAMP)
+	@$(BIN)/python -m tests.covered --jobs $(CHECK_JOBS) -- $(PYTEST_ARGS)
 
 demo: $(RUNTIME)
 	@$(BIN)/gangsched demo $(DEMO_ARGS)
