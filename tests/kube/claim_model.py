@@ -10,8 +10,8 @@ C  And the rest of D: wherever it is, the leader can bring everything to rest, b
    resourceclaim controller's: each gang is bound whole, or not at all and without an allocation. For that it
    need not start anything: only a gang that is bound in part has to be planned.
 
-A *use* is a pod's use of a claim: an entry of the claim's `reservedFor`, by UID, once it is reserved. What a
-leader does, in any order that these rules allow:
+A *use* is a pod's use of a claim. It is reserved by an entry of the claim's `reservedFor` with the UID of the
+pod, or of its PodGroup. What a leader does, in any order that these rules allow:
 
 take over  sends: the fence, by compare-and-swap: epoch + 1, with the list as it was.
            done: bump. refused: read the fence, once more.
@@ -19,7 +19,7 @@ bump       sends: to each pod and claim of the listed gangs a patch of a mark, w
            claims of pods that are gone, too. The list stays as it is.
            done, the last one: read pods and claims, and lead. The book is not older than this.
 read       if: nothing for it is on its way. sends: a read, or takes it from the watch.
-           done: the version is READ, which is not of use yet; uses are as its entries say, by UID.
+           done: the version is READ, which is not of use yet; uses are as the entries say, by UID.
 list       sends: the fence, by compare-and-swap: any gangs, among them all with anything on its way.
            done: their versions that are READ are LISTED. Versions of the gangs that it leaves out are
            forgotten. refused, and the epoch is another's: deposed, nothing more is sent.
@@ -38,7 +38,8 @@ bind       if: the pod is LISTED, and all uses of the gang's unbound pods are LO
            sends: a Binding with UID and LISTED version.
            done: the pod is bound. Otherwise: settle.
 remove     if: the claim is LISTED; its uses are RESERVED or LOOKED, or it is allocated without any entry;
-           their pods are read, and not bound; no Binding of the whole gang is on its way.
+           their pods are read, and not bound, nor is any of the gang where the entry is the gang's; no
+           Binding of the whole gang is on its way.
            sends: status without these entries, and without the allocation if no entry is left then; the
            LISTED version.
            done: uses are NO; the device is free; the answer's version is LISTED. Otherwise: settle.
@@ -57,8 +58,8 @@ bumps, tries and writes of the fence have no bound. Leaders, gangs, deletions an
 a process that starts again is a new leader. A lost message is one that never lands, a crashed leader one that
 does nothing more: each may, from any state on. Of the fence there are the epoch and the list; its writes are
 in tests/kube/fence_model.py. The book is what claims are now: a plan by an older one is a plan made earlier,
-unless it is older than the takeover. Not here: entries for a PodGroup, binding conditions (they are a "no"
-when looking, or none), which of several devices is taken, pods with several claims.
+unless it is older than the takeover. Not here: binding conditions (they are a "no" when looking, or none),
+and which of several devices is taken.
 """
 
 from __future__ import annotations
@@ -93,9 +94,11 @@ ABLATIONS = {
     "found is looked at": "what is found reserved, as by an earlier leader, is bound without a look",
     "reserved by name": "an entry for a pod of the same name counts",
     "removes everything": "a claim is deallocated whoever else has an entry",
+    "removes what others of the group use": "a group's entry is removed for its unbound pods",
     "replaces entries": "entries are written without those that others wrote",
     "leaves the allocation": "entries are removed, and the allocation stays",
     "adopts nothing": "what is found allocated is left as it is",
+    "completes nothing": "a gang that is bound in part is not planned again",
     "no finalizer": "claims are allocated without it",
 }
 
@@ -126,8 +129,8 @@ Take = Callable[[int], list[int]]
 class Scenario(NamedTuple):
     """What is bounded. Gangs, pods, claims and devices are numbers from 0 on."""
 
-    gangs: tuple[tuple[int, ...], ...]
-    """For each gang its pods, each as the claim that it names; several may name the same one."""
+    gangs: tuple[tuple[tuple[int, ...], ...], ...]
+    """For each gang its pods, each as the claims that it names; several may name the same one."""
     devices: tuple[int, ...]
     """For each claim the one device that it can have."""
     n_leaders: int = 2
@@ -139,6 +142,8 @@ class Scenario(NamedTuple):
     """How many pods may be deleted; each may then be created anew. The controller removes their entries."""
     deletes_claims: bool = False
     """Claims may be deleted and created anew: without a finalizer, or without entries, at once."""
+    for_group: tuple[int, ...] = ()
+    """Claims that are reserved for a gang as a whole, by one entry: it stays while any pod of it is bound."""
     evicts: bool = False
     """The leader may evict the bound pods of half-bound gangs: for scenarios that leave no other way."""
 
@@ -146,16 +151,16 @@ class Scenario(NamedTuple):
 class Places:
     """Where in a state one leader's knowledge is, and what it has on its way."""
 
-    def __init__(self, n_pods: int, n_claims: int, take: Take) -> None:
+    def __init__(self, n_pods: int, n_claims: int, n_uses: int, take: Take) -> None:
         self.pod = take(n_pods)
         self.claim = take(n_claims)
-        self.use = take(n_pods)
+        self.use = take(n_uses)
         self.bump_pod = take(n_pods)
         self.bump_claim = take(n_claims)
         self.own = slice(self.pod[0], self.bump_claim[-1] + 1)
         (self.is_deposed,) = take(1)
         self.bind = take(n_pods)
-        self.write = take(n_pods)
+        self.write = take(n_uses)
 
     def is_bumping(self, s: Sequence[int]) -> bool:
         return any(s[at] for at in (*self.bump_pod, *self.bump_claim))
@@ -165,31 +170,33 @@ Named = Iterator[tuple[str, State]]
 
 
 class Model:
-    """The steps from a state to the next ones, and what is wrong with a state.
-
-    As each pod has one claim, a pod's number is its use's number too.
-    """
+    """The steps from a state to the next ones, and what is wrong with a state."""
 
     def __init__(self, scenario: Scenario, without: str = "") -> None:
         self.scenario, self.without = scenario, without
         self.size = 0
-        claim_of = [claim for gang in scenario.gangs for claim in gang]
-        self.claim_of = claim_of
+        pods = [pod for gang in scenario.gangs for pod in gang]
+        uses = [(pod, claim) for pod, claims in enumerate(pods) for claim in claims]
+        self.pods, self.uses = range(len(pods)), range(len(uses))
+        self.claims, self.gangs = range(len(scenario.devices)), range(len(scenario.gangs))
+        self.pod_of, self.claim_of = [pod for pod, _ in uses], [claim for _, claim in uses]
         self.gang_of = [number for number, gang in enumerate(scenario.gangs) for _ in gang]
-        self.pods, self.claims = range(len(claim_of)), range(len(scenario.devices))
-        self.gangs = range(len(scenario.gangs))
         self.pods_of = [[pod for pod in self.pods if self.gang_of[pod] == gang] for gang in self.gangs]
-        self.claims_of = [sorted(set(gang)) for gang in scenario.gangs]
-        self.users = [[pod for pod in self.pods if claim_of[pod] == claim] for claim in self.claims]
+        self.claims_of = [sorted({claim for pod in gang for claim in pod}) for gang in scenario.gangs]
+        self.uses_of = [[use for use in self.uses if self.pod_of[use] == pod] for pod in self.pods]
+        self.users = [[use for use in self.uses if self.claim_of[use] == claim] for claim in self.claims]
+        self.gang_uses = [[use for pod in gang for use in self.uses_of[pod]] for gang in self.pods_of]
+        self.group_uses = [use for use in self.uses if self.claim_of[use] in scenario.for_group]
         (self.epoch,) = self._take(1)
         self.listed = self._take(len(self.gangs))
         self.pod = self._take(len(self.pods))
         self.allocation = self._take(len(self.claims))
         self.finalizer = self._take(len(self.claims))
-        self.entry = self._take(len(self.pods))
+        self.entry = self._take(len(self.uses))
         self.rival, self.stranger, self.n_deleted, self.is_torn = self._take(4)
         self.leaders = [
-            Places(len(self.pods), len(self.claims), self._take) for _ in range(scenario.n_leaders)
+            Places(len(self.pods), len(self.claims), len(self.uses), self._take)
+            for _ in range(scenario.n_leaders)
         ]
         own = self.leaders[0].own
         self._nothing = [0] * (own.stop - own.start)
@@ -217,10 +224,10 @@ class Model:
         for claim, device in enumerate(self.scenario.devices):
             if s[self.allocation[claim]] and holders.setdefault(device, claim) != claim:
                 return "A: a device is in two claims"
-        for pod in self.pods:
-            if s[self.pod[pod]] == BOUND:
-                allocation = s[self.allocation[self.claim_of[pod]]]
-                if not allocation or not s[self.entry[pod]] & ENTRY:
+        for use in self.uses:
+            if s[self.pod[self.pod_of[use]]] == BOUND:
+                allocation = s[self.allocation[self.claim_of[use]]]
+                if not allocation or not s[self.entry[use]] & ENTRY:
                     return "B: a pod is bound without its claim"
                 if allocation == SECOND:
                     return "E: a pod is bound to a device that somebody else had before"
@@ -237,14 +244,14 @@ class Model:
             n_bound = alive.count(BOUND)
             if n_bound != len(alive) and n_bound:
                 return False
-            if not n_bound and any(s[self.entry[pod]] for pod in self.pods_of[gang]):
+            if not n_bound and any(s[self.entry[use]] for use in self.gang_uses[gang]):
                 return False
         return all(self._is_used(s, claim) for claim in self.claims if s[self.allocation[claim]])
 
     def _is_used(self, s: Sequence[int], claim: int) -> bool:
         """Whether any entry of its reservedFor is left."""
         by_stranger = claim == 0 and s[self.stranger]
-        return bool(by_stranger) or any(s[self.entry[pod]] for pod in self.users[claim])
+        return bool(by_stranger) or any(s[self.entry[use]] for use in self.users[claim])
 
     # -- what changes ----------------------------------------------------------------------------------
 
@@ -261,21 +268,25 @@ class Model:
             if t[me.claim[claim]] in (READ, LISTED):
                 t[me.claim[claim]] = STALE
             if self.without != "no version on claims":
-                for pod in self.users[claim]:
-                    t[me.write[pod]] = 0
+                for use in self.users[claim]:
+                    t[me.write[use]] = 0
 
     def _pod_goes(self, t: Now, pod: int) -> None:
         """What names its UID names a pod that is gone, whatever comes under its name."""
         t[self.pod[pod]] = GONE
         self._pod_changed(t, pod)
-        if t[self.entry[pod]] & ENTRY:
-            t[self.entry[pod]] = FORMER
         for me in self.leaders:
             if t[me.pod[pod]] == STALE:
                 t[me.pod[pod]] = OLD
-            t[me.use[pod]] = AGED.get(t[me.use[pod]], t[me.use[pod]])
-            if t[me.write[pod]] == ADD:
-                t[me.write[pod]] = ADD_OLD
+        for use in self.uses_of[pod]:
+            if use in self.group_uses:
+                continue
+            if t[self.entry[use]] & ENTRY:
+                t[self.entry[use]] = FORMER
+            for me in self.leaders:
+                t[me.use[use]] = AGED.get(t[me.use[use]], t[me.use[use]])
+                if t[me.write[use]] == ADD:
+                    t[me.write[use]] = ADD_OLD
 
     def _entries_removed(self, t: Now, claim: int) -> None:
         """With the last entry the allocation goes, in the same write."""
@@ -326,8 +337,9 @@ class Model:
             for gang in () if me.is_bumping(s) and self.without != "list first" else self.gangs:
                 # Only a gang that is bound in part has to be planned, whatever else there is to do.
                 has_to = any(s[self.pod[pod]] == BOUND for pod in self.pods_of[gang])
-                for what, then in self._plans(s, me, gang):
-                    yield leads and has_to, f"{number} {what}", then
+                if not (has_to and self.without == "completes nothing"):
+                    for what, then in self._plans(s, me, gang):
+                        yield leads and has_to, f"{number} {what}", then
 
     def _own(self, s: State, me: Places, leads: bool) -> Named:
         if me.is_bumping(s):
@@ -358,12 +370,13 @@ class Model:
                 t = list(s)
                 t[self.pod[pod]] = UNBOUND
                 yield False, f"pod {pod} is created anew", tuple(t)
-            if s[self.entry[pod]] & FORMER:
+        for use in self.uses:
+            if s[self.entry[use]] & FORMER:
                 t = list(s)
-                t[self.entry[pod]] &= ENTRY
-                self._entries_removed(t, self.claim_of[pod])
-                self._claim_changed(t, self.claim_of[pod])
-                yield True, f"the controller removes the entry of a former pod {pod}", tuple(t)
+                t[self.entry[use]] &= ENTRY
+                self._entries_removed(t, self.claim_of[use])
+                self._claim_changed(t, self.claim_of[use])
+                yield True, f"the controller removes the entry of a former pod {self.pod_of[use]}", tuple(t)
         for claim in self.claims:
             t = list(s)
             self._claim_changed(t, claim)
@@ -371,8 +384,8 @@ class Model:
                 yield False, f"somebody edits claim {claim}", then
             if self.scenario.deletes_claims and not (s[self.finalizer[claim]] and self._is_used(s, claim)):
                 t[self.finalizer[claim]] = t[self.allocation[claim]] = 0
-                for pod in self.users[claim]:
-                    t[self.entry[pod]] = 0
+                for use in self.users[claim]:
+                    t[self.entry[use]] = 0
                 yield False, f"claim {claim} is deleted and created anew", tuple(t)
         if self.scenario.has_rival:
             t = list(s)
@@ -402,7 +415,7 @@ class Model:
                 for claim in self.claims_of[gang]:
                     is_left_out = self.without == "no bump of claims" or (
                         self.without == "no bump where the pod is gone"
-                        and all(s[self.pod[pod]] == GONE for pod in self.users[claim])
+                        and all(s[self.pod[self.pod_of[use]]] == GONE for use in self.users[claim])
                     )
                     t[me.bump_claim[claim]] = int(not is_left_out)
             if self.without == "the swap empties the list":
@@ -433,45 +446,47 @@ class Model:
                 if (then := tuple(t)) != s:
                     yield f"reads pod {pod}", then
         for claim in self.claims:
-            if s[me.claim[claim]] in READABLE:
+            if s[me.claim[claim]] not in WRITING:
                 t = list(s)
                 self._claim_read(t, me, claim)
-                yield f"reads claim {claim}", tuple(t)
+                tells_more = any(t[me.use[use]] != s[me.use[use]] for use in self.users[claim])
+                if s[me.claim[claim]] in READABLE or tells_more:
+                    yield f"reads claim {claim}", tuple(t)
 
     def _pod_read(self, t: Now, me: Places, pod: int) -> None:
         """Its version, and its UID: what is reserved for another UID is not reserved for it."""
         t[me.pod[pod]] = (READ, IS_BOUND, UNREAD)[t[self.pod[pod]]]
-        use = t[me.use[pod]]
-        if t[me.claim[self.claim_of[pod]]] in WRITING and use in (*PLANNED, LEAVING):
-            return  # settled first
-        if t[self.pod[pod]] != UNBOUND:
-            t[me.use[pod]] = NO
-        elif use >= WANTED_OLD:
-            t[me.use[pod]] = use - 4 if self.without == "reserved by name" else NO
+        for use in self.uses_of[pod]:
+            known = t[me.use[use]]
+            if t[me.claim[self.claim_of[use]]] in WRITING and known in (*PLANNED, LEAVING):
+                continue  # settled first
+            if t[self.pod[pod]] == BOUND or (t[self.pod[pod]] == GONE and use not in self.group_uses):
+                t[me.use[use]] = NO
+            elif known >= WANTED_OLD:
+                t[me.use[use]] = known - 4 if self.without == "reserved by name" else NO
 
     def _claim_read(self, t: Now, me: Places, claim: int) -> None:
         """Its version and its entries."""
         t[me.claim[claim]] = READ
-        for pod in self.users[claim]:
-            use, entry = t[me.use[pod]], t[self.entry[pod]]
+        for use in self.users[claim]:
+            pod, known, entry = self.pod_of[use], t[me.use[use]], t[self.entry[use]]
+            is_old = known >= WANTED_OLD or (t[me.pod[pod]] == OLD and use not in self.group_uses)
             if t[me.pod[pod]] == IS_BOUND:
-                use = NO
-            elif use >= WANTED_OLD or t[me.pod[pod]] == OLD:
-                if entry & FORMER:
-                    use = max(use, RESERVED_OLD)
-                elif use != WANTED_OLD:
-                    use = NO
+                known = NO
+            elif is_old and entry & FORMER:
+                known = max(known, RESERVED_OLD)
+            elif is_old:
+                known = WANTED_OLD if known == WANTED_OLD else NO
             elif entry & ENTRY or (entry and self.without == "reserved by name"):
-                use = max(use, self._looked if self.without == "found is looked at" else RESERVED)
-            elif use != WANTED:
-                use = NO
-            t[me.use[pod]] = use
+                known = max(known, self._looked if self.without == "found is looked at" else RESERVED)
+            elif known != WANTED:
+                known = NO
+            t[me.use[use]] = known
 
     def _is_on_its_way(self, s: State, me: Places, gang: int) -> bool:
-        return any(
-            s[me.pod[pod]] == SENT
-            or (s[me.claim[self.claim_of[pod]]] in WRITING and s[me.use[pod]] in (*PLANNED, LEAVING))
-            for pod in self.pods_of[gang]
+        return any(s[me.pod[pod]] == SENT for pod in self.pods_of[gang]) or any(
+            s[me.claim[self.claim_of[use]]] in WRITING and s[me.use[use]] in (*PLANNED, LEAVING)
+            for use in self.gang_uses[gang]
         )
 
     def _is_refused(self, s: State, me: Places) -> Named:
@@ -505,12 +520,12 @@ class Model:
             if self.gang_of[pod] in chosen:
                 t[me.pod[pod]] = LISTED if s[me.pod[pod]] == READ else s[me.pod[pod]]
                 continue
-            is_written = s[me.claim[self.claim_of[pod]]] in WRITING
             if not self._outlasts(s[me.pod[pod]] == SENT):
                 t[me.pod[pod]] = UNREAD
-            if not self._outlasts(s[me.pod[pod]] == SENT or is_written):
-                is_kept = self.claim_of[pod] in kept and s[me.use[pod]] in HELD
-                t[me.use[pod]] = s[me.use[pod]] if is_kept else NO
+            for use in self.uses_of[pod]:
+                is_written = s[me.claim[self.claim_of[use]]] in WRITING
+                if not self._outlasts(s[me.pod[pod]] == SENT or is_written):
+                    t[me.use[use]] = NO
         for claim in self.claims:
             if claim in kept:
                 t[me.claim[claim]] = LISTED if s[me.claim[claim]] == READ else s[me.claim[claim]]
@@ -525,24 +540,26 @@ class Model:
 
     def _plans(self, s: State, me: Places, gang: int) -> Named:
         pods = self.pods_of[gang]
-        wanted = [pod for pod in pods if s[me.pod[pod]] in SEEN_UNBOUND and s[me.use[pod]] == NO]
-        claims = {self.claim_of[pod] for pod in wanted}
+        unbound = [pod for pod in pods if s[me.pod[pod]] in SEEN_UNBOUND]
+        wanted = [use for pod in unbound for use in self.uses_of[pod] if s[me.use[use]] == NO]
+        claims = {self.claim_of[use] for use in wanted}
         is_read = all(s[me.claim[claim]] in (READ, LISTED, STALE) for claim in claims)
         is_read = is_read and all(s[me.pod[pod]] != UNREAD for pod in pods)
         if wanted and is_read and all(self._is_to_be_had(s, me, claim) for claim in claims):
             t = list(s)
-            for pod in wanted:
-                t[me.use[pod]] = WANTED_OLD if s[me.pod[pod]] == OLD else WANTED
+            for use in wanted:
+                is_old = s[me.pod[self.pod_of[use]]] == OLD and use not in self.group_uses
+                t[me.use[use]] = WANTED_OLD if is_old else WANTED
             yield f"plans gang {gang}", tuple(t)
 
     def _unplans(self, s: State, me: Places) -> Named:
         for gang in self.gangs:
-            planned = [pod for pod in self.pods_of[gang] if s[me.use[pod]] in PLANNED]
-            unsent = [pod for pod in planned if s[me.claim[self.claim_of[pod]]] != ADDING]
+            planned = [use for use in self.gang_uses[gang] if s[me.use[use]] in PLANNED]
+            unsent = [use for use in planned if s[me.claim[self.claim_of[use]]] != ADDING]
             if unsent:
                 t = list(s)
-                for pod in unsent:
-                    t[me.use[pod]] = NO
+                for use in unsent:
+                    t[me.use[use]] = NO
                 yield f"plans gang {gang} no more", tuple(t)
 
     def _is_to_be_had(self, s: State, me: Places, claim: int) -> bool:
@@ -556,7 +573,7 @@ class Model:
                     continue
                 if self.without == "plans by an old book" and s[me.claim[other]] == UNREAD:
                     continue
-                if s[self.allocation[other]] or any(s[me.use[pod]] for pod in self.users[other]):
+                if s[self.allocation[other]] or any(s[me.use[use]] for use in self.users[other]):
                     return False
         return device != 0 or not s[self.rival]
 
@@ -572,30 +589,26 @@ class Model:
 
     def _adds(self, s: State, me: Places) -> Named:
         for claim in self.claims:
-            wanted = [pod for pod in self.users[claim] if s[me.use[pod]] in PLANNED]
+            wanted = [use for use in self.users[claim] if s[me.use[use]] in PLANNED]
             needs_finalizer = self.scenario.deletes_claims and self.without != "no finalizer"
             is_kept = s[self.finalizer[claim]] or s[me.claim[claim]] == STALE or not needs_finalizer
             if wanted and is_kept and s[me.claim[claim]] in self._claim_usable:
                 t = list(s)
                 t[me.claim[claim]] = ADDING
-                for pod in wanted:
+                for use in wanted:
                     if s[me.claim[claim]] != STALE or self.without == "no version on claims":
-                        t[me.write[pod]] = ADD if s[me.use[pod]] == WANTED else ADD_OLD
+                        t[me.write[use]] = ADD if s[me.use[use]] == WANTED else ADD_OLD
                 yield f"adds to claim {claim}", tuple(t)
 
     def _removes(self, s: State, me: Places) -> Named:
         for claim, gang in itertools.product(self.claims, self.gangs):
             is_left = s[self.allocation[claim]] and not self._is_used(s, claim)
             held = [
-                pod
-                for pod in self.users[claim]
-                if self.gang_of[pod] == gang
-                and (s[me.use[pod]] in HELD or (is_left and s[me.use[pod]] == NO))
-                and (
-                    s[me.pod[pod]] in SEEN_UNBOUND
-                    or (s[me.pod[pod]] == UNREAD and self.without == "removes what it has not read")
-                    or self.without == "removes in doubt"
-                )
+                use
+                for use in self.users[claim]
+                if self.gang_of[self.pod_of[use]] == gang
+                and (s[me.use[use]] in HELD or (is_left and s[me.use[use]] == NO))
+                and self._is_removable(s, me, use)
             ]
             may_land = any(s[me.pod[pod]] == SENT for pod in self.pods_of[gang])
             if may_land and self.without not in ("removes in doubt", "removes beside binds"):
@@ -603,35 +616,45 @@ class Model:
             if held and s[me.claim[claim]] in self._claim_usable:
                 t = list(s)
                 t[me.claim[claim]] = REMOVING
-                for pod in held:
-                    t[me.use[pod]] = LEAVING
+                for use in held:
+                    t[me.use[use]] = LEAVING
                     if s[me.claim[claim]] != STALE or self.without == "no version on claims":
-                        t[me.write[pod]] = REMOVE
+                        t[me.write[use]] = REMOVE
                 yield f"removes gang {gang} from claim {claim}", tuple(t)
+
+    def _is_removable(self, s: State, me: Places, use: int) -> bool:
+        """Whether its pod is known as unbound; where the entry is a gang's, every pod of it that there is."""
+        pod = self.pod_of[use]
+        known = s[me.pod[pod]]
+        if use in self.group_uses and self.without != "removes what others of the group use":
+            gang = self.pods_of[self.gang_of[pod]]
+            return all(s[me.pod[one]] in SEEN_UNBOUND or s[self.pod[one]] == GONE for one in gang)
+        is_unread = known == UNREAD and self.without == "removes what it has not read"
+        return known in SEEN_UNBOUND or is_unread or self.without == "removes in doubt"
 
     def _lands_write(self, s: State, me: Places) -> Named:
         for claim in self.claims:
-            written = [pod for pod in self.users[claim] if s[me.write[pod]]]
+            written = [use for use in self.users[claim] if s[me.write[use]]]
             if not written:
                 continue
             t = list(s)
             self._claim_changed(t, claim)
             removes = s[me.write[written[0]]] == REMOVE
-            for pod in written:
-                t[me.write[pod]] = 0
+            for use in written:
+                t[me.write[use]] = 0
             if removes:
-                for pod in self.users[claim] if self.without == "removes everything" else written:
-                    t[self.entry[pod]] = 0
+                for use in self._same_entry(claim, written, self.without == "removes everything"):
+                    t[self.entry[use]] = 0
                 if self.without == "removes everything":
                     t[self.allocation[claim]] = 0
                 elif self.without != "leaves the allocation":
                     self._entries_removed(t, claim)
             else:
                 if self.without == "replaces entries":
-                    for pod in self.users[claim]:
-                        t[self.entry[pod]] = 0
-                for pod in written:
-                    t[self.entry[pod]] |= ENTRY if s[me.write[pod]] == ADD else FORMER
+                    for use in self.users[claim]:
+                        t[self.entry[use]] = 0
+                for use in self._same_entry(claim, written):
+                    t[self.entry[use]] |= FORMER if s[me.write[use]] == ADD_OLD else ENTRY
                 if not t[self.allocation[claim]]:
                     is_second = s[self.rival] and self.scenario.devices[claim] == 0
                     t[self.allocation[claim]] = SECOND if is_second else ALLOCATED
@@ -639,57 +662,66 @@ class Model:
             yield f"{what}, the answer is lost", tuple(t)
             if t[me.claim[claim]] == (REMOVING if removes else ADDING):
                 t[me.claim[claim]] = LISTED
-                for pod in self.users[claim]:
-                    if removes and t[me.use[pod]] == LEAVING:
-                        t[me.use[pod]] = NO
-                    elif not removes and t[me.use[pod]] in PLANNED:
-                        t[me.use[pod]] += 1
+                for use in self.users[claim]:
+                    if removes and t[me.use[use]] == LEAVING:
+                        t[me.use[use]] = NO
+                    elif not removes and t[me.use[use]] in PLANNED:
+                        t[me.use[use]] += 1
                 yield f"{what}, and answered", tuple(t)
+
+    def _same_entry(self, claim: int, written: list[int], is_all: bool = False) -> list[int]:
+        """Uses that have the entries of the written ones: of a claim for a group, those of the whole gang."""
+        gangs = {self.gang_of[self.pod_of[use]] for use in written}
+        is_group = claim in self.scenario.for_group
+        users = self.users[claim]
+        of_gangs = [use for use in users if is_group and self.gang_of[self.pod_of[use]] in gangs]
+        return users if is_all else of_gangs or written
 
     def _settles_claims(self, s: State, me: Places) -> Named:
         for claim in self.claims:
             if s[me.claim[claim]] in WRITING:
                 t = list(s)
-                may_land = any(s[me.write[pod]] for pod in self.users[claim])
+                may_land = any(s[me.write[use]] for use in self.users[claim])
                 if may_land and self.without != "no bump of claims given up":
                     self._claim_changed(t, claim)
                 t[me.claim[claim]] = READ
-                for pod in self.users[claim]:
-                    use, entry = s[me.use[pod]], s[self.entry[pod]]
-                    if use == WANTED and entry & ENTRY:
-                        t[me.use[pod]] = RESERVED
-                    elif use == WANTED_OLD and entry & FORMER:
-                        t[me.use[pod]] = RESERVED_OLD
-                    elif use == LEAVING:
-                        t[me.use[pod]] = RESERVED if entry & ENTRY else RESERVED_OLD if entry else NO
+                for use in self.users[claim]:
+                    known, entry = s[me.use[use]], s[self.entry[use]]
+                    if known == WANTED and entry & ENTRY:
+                        t[me.use[use]] = RESERVED
+                    elif known == WANTED_OLD and entry & FORMER:
+                        t[me.use[use]] = RESERVED_OLD
+                    elif known == LEAVING:
+                        t[me.use[use]] = RESERVED if entry & ENTRY else RESERVED_OLD if entry else NO
                 yield f"{'bumps' if may_land else 'reads'} claim {claim}, its write is settled", tuple(t)
 
     def _looks(self, s: State, me: Places) -> Named:
         """It may find more than was written before ours; it must find that."""
         for gang in self.gangs if self.scenario.has_rival else ():
             pods = [pod for pod in self.pods_of[gang] if s[me.pod[pod]] != IS_BOUND]
-            is_second = any(s[self.allocation[self.claim_of[pod]]] == SECOND for pod in pods)
+            uses = [use for pod in pods for use in self.uses_of[pod]]
+            is_second = any(s[self.allocation[self.claim_of[use]]] == SECOND for use in uses)
             if is_second and self.without != "binds without a look":
                 continue
-            if pods and all(s[me.use[pod]] in HELD for pod in pods):
+            if uses and all(s[me.use[use]] in HELD for use in uses):
                 t = list(s)
-                for pod in pods:
-                    if t[me.use[pod]] in (RESERVED, RESERVED_OLD):
-                        t[me.use[pod]] += 1
+                for use in uses:
+                    if t[me.use[use]] in (RESERVED, RESERVED_OLD):
+                        t[me.use[use]] += 1
                 if (then := tuple(t)) != s:
                     yield f"looks at gang {gang}", then
 
-    def _is_ready(self, s: State, me: Places, pod: int) -> bool:
-        use = s[me.use[pod]]
-        if use >= WANTED_OLD and s[me.pod[pod]] in (OLD, SENT):
-            use -= 4  # as it believes
-        return use in (self._looked, LOOKED) or (use == WANTED and self.without == "binds unreserved")
+    def _is_ready(self, s: State, me: Places, use: int) -> bool:
+        known = s[me.use[use]]
+        if known >= WANTED_OLD and s[me.pod[self.pod_of[use]]] in (OLD, SENT):
+            known -= 4  # as it believes
+        return known in (self._looked, LOOKED) or (known == WANTED and self.without == "binds unreserved")
 
     def _binds(self, s: State, me: Places) -> Named:
         for pod in self.pods:
             gang = [pod] if self.without == "binds one by one" else self.pods_of[self.gang_of[pod]]
-            others = [one for one in gang if s[me.pod[one]] != IS_BOUND]
-            if s[me.pod[pod]] in self._pod_usable and all(self._is_ready(s, me, one) for one in others):
+            uses = [use for one in gang if s[me.pod[one]] != IS_BOUND for use in self.uses_of[one]]
+            if s[me.pod[pod]] in self._pod_usable and all(self._is_ready(s, me, use) for use in uses):
                 t = list(s)
                 t[me.pod[pod]] = SENT
                 is_stale = s[me.pod[pod]] in (STALE, OLD)
@@ -705,7 +737,8 @@ class Model:
                 gang = self.pods_of[self.gang_of[pod]]
                 # A pod that is gone has taken its entries with it, at any time.
                 is_first = all(s[self.pod[one]] == UNBOUND for one in gang) and not s[self.n_deleted]
-                if is_first and not all(s[self.entry[one]] for one in gang):
+                uses = self.gang_uses[self.gang_of[pod]]
+                if is_first and not all(s[self.entry[use]] for use in uses):
                     t[self.is_torn] = 1
                 yield f"pod {pod} is bound", tuple(t)
 

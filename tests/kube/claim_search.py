@@ -6,7 +6,7 @@ The protocol itself is in tests/kube/claim_model.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import permutations
+from itertools import permutations, product
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -34,9 +34,16 @@ class _Search:
         self.before: list[int] = []
 
     def one_of_its_names(self, state: State) -> State:
-        return min([state, *(renamed(state) for renamed in self._renamings)]) if self._renamings else state
+        """The first of those that it has, all of them without leaders that count no more."""
+        first = state = self._model.without_idle(state)
+        for renamed in self._renamings:
+            first = min(first, renamed(state))
+        return first
 
     def number(self, state: State, before: int) -> int:
+        known = self._numbers.get(state)
+        if known is not None:
+            return known
         name = self.one_of_its_names(state)
         number = self._numbers.setdefault(name, len(self.states))
         if number == len(self.states):
@@ -53,10 +60,9 @@ class _Search:
         state, told = self._model.first(), []
         for name in reversed(chain):
             for _, what, then in self._model.steps(state):
-                then = self._model.without_idle(then)
                 if self.one_of_its_names(then) == name:
                     told.append(what)
-                    state = then
+                    state = self._model.without_idle(then)
                     break
         return tuple(told)
 
@@ -72,7 +78,7 @@ def explore(scenario: Scenario, without: str = "", most: int = 5_000_000) -> Exp
         counted_on = []
         for may_be_counted_on, _, then in model.steps(state):
             n = len(states)
-            number = search.number(model.without_idle(then), at)
+            number = search.number(then, at)
             if number == n and (fault := model.fault(states[n])):
                 return Explored(len(states), fault, search.story(n))
             if may_be_counted_on:
@@ -98,23 +104,25 @@ def _first_stuck(is_good: list[bool], may_follow: Sequence[Sequence[int]]) -> in
 def renamings(model: Model) -> Iterator[Callable[[State], State]]:
     """What gives pods, claims, devices and gangs other names, in a way that changes nothing else."""
     scenario = model.scenario
-    for pods in permutations(model.pods):
+    uses = list(zip(model.pod_of, model.claim_of, strict=True))
+    for pods, claims in product(permutations(model.pods), permutations(model.claims)):
+        renamed = [(pods[pod], claims[claim]) for pod, claim in uses]
         gangs = _same(model.gang_of, [model.gang_of[pod] for pod in pods])
-        claims = _same(model.claim_of, [model.claim_of[pod] for pod in pods])
-        if gangs is None or claims is None or len(claims) < len(model.claims):
+        devices = _same(scenario.devices, [scenario.devices[claim] for claim in claims])
+        if gangs is None or devices is None or set(renamed) != set(uses):
             continue
-        other_devices = [scenario.devices[claims[claim]] for claim in model.claims]
-        devices = _same(scenario.devices, other_devices)
-        named_0 = scenario.has_stranger and claims[0] != 0
-        if devices is None or named_0 or (scenario.has_rival and devices[0] != 0):
+        moves_0 = (scenario.has_stranger and claims[0] != 0) or (scenario.has_rival and devices[0] != 0)
+        if moves_0 or {claims[claim] for claim in scenario.for_group} != set(scenario.for_group):
             continue
-        places = list(range(model.size))
-        by_pod, by_claim = [model.pod, model.entry], [model.allocation, model.finalizer]
+        by_pod, by_claim, by_use = [model.pod], [model.allocation, model.finalizer], [model.entry]
         for me in model.leaders:
-            by_pod += [me.pod, me.use, me.bump_pod, me.bind, me.write]
+            by_pod += [me.pod, me.bump_pod, me.bind]
             by_claim += [me.claim, me.bump_claim]
+            by_use += [me.use, me.write]
+        places = list(range(model.size))
         _move(places, by_pod, pods)
-        _move(places, by_claim, [claims[claim] for claim in model.claims])
+        _move(places, by_claim, claims)
+        _move(places, by_use, [uses.index(use) for use in renamed])
         _move(places, [model.listed], [gangs[gang] for gang in model.gangs])
         if places != sorted(places):
             yield itemgetter(*places)
