@@ -296,3 +296,41 @@ def test_a_pod_tells_which_claim_serves_its_extended_resources(api: Api) -> None
     mapping["containerName"] = "other"
     answer = api.patch(path, {"status": {"extendedResourceClaimStatus": told}})
     assert answer.code == 422
+
+
+def test_drivers_apply_the_state_of_their_devices(api: Api) -> None:
+    make(api)
+    say(api, allocation=allocation("gpu-0", "gpu-1"), reservedFor=[consumer(1)]).ok()
+    path = api.at("resourceclaims", "c", "status", group=DEVICES)
+
+    def apply(manager: str, *devices: str) -> Answer:
+        states = [
+            {"driver": DRIVER, "pool": "node-1", "device": device, "data": {"by": manager}}
+            for device in devices
+        ]
+        head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"}}
+        return api.apply(path, head | {"status": {"devices": states}}, manager)
+
+    apply("one", "gpu-0").ok()
+    both = apply("two", "gpu-1").ok()["status"]
+    assert [(each["device"], each["data"]["by"]) for each in both["devices"]] == [
+        ("gpu-0", "one"),
+        ("gpu-1", "two"),
+    ]
+    assert both["reservedFor"] == [consumer(1)]
+    assert apply("two", "gpu-0").code == 409
+    left = apply("one").ok()["status"]
+    assert [each["device"] for each in left["devices"]] == ["gpu-1"]
+
+
+def test_controllers_apply_the_names_of_claims_to_pods(api: Api) -> None:
+    entries = [{"name": name, "resourceClaimTemplateName": "t"} for name in ("a", "b")]
+    api.post(api.at("pods"), pod("p", resourceClaims=entries)).ok(201)
+    head = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+    for manager, name in (("one", "a"), ("two", "b")):
+        statuses = [{"name": name, "resourceClaimName": f"p-{name}"}]
+        api.apply(
+            api.at("pods", "p", "status"), head | {"status": {"resourceClaimStatuses": statuses}}, manager
+        ).ok()
+    found = api.get(api.at("pods", "p")).ok()["status"]["resourceClaimStatuses"]
+    assert found == [{"name": name, "resourceClaimName": f"p-{name}"} for name in ("a", "b")]

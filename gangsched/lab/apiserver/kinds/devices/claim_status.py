@@ -25,6 +25,7 @@ MAX_CONDITIONS = 8
 
 _CONSUMER = ("apiGroup", "resource", "name", "uid")
 _DEVICE = ("driver", "pool", "device", "shareID", "conditions", "data", "networkData")
+_CONDITION = ("type", "status", "observedGeneration", "lastTransitionTime", "reason", "message")
 _SOURCES = ("FromClaim", "FromClass")
 _NETWORK_BYTES = {"interfaceName": 256, "hardwareAddress": 128}
 # Which operations a node skips is alpha (DRAOptionalNodeOperations).
@@ -49,7 +50,11 @@ def prepare(status: Object | None, before: Object) -> Object:
     taken_back = _allocated(before) - _allocated(status)
     kept = [each for each in status.get("devices") or () if _key(each) not in taken_back]
     for device in kept:
-        device.setdefault("conditions", None)
+        device["conditions"] = [
+            rules.in_order({"message": "", **condition}, _CONDITION)
+            for condition in device.get("conditions") or ()
+        ] or None
+        rules.without_empty(device.get("networkData") or {}, ("interfaceName", "hardwareAddress"))
     status["devices"] = kept
     return {key: value for key, value in status.items() if value or key == "allocation"}
 
@@ -182,8 +187,11 @@ def _network(field: str, found: Object) -> Problems:
         for key, limit in _NETWORK_BYTES.items()
         if len((found.get(key) or "").encode()) > limit
     ]
-    problems += rules.each(f"{field}.ips", found.get("ips"), MAX_IPS, _interface)
-    return problems + rules.unique(f"{field}.ips", found.get("ips"), lambda address: address)
+    addresses = found.get("ips") or ()
+    problems += rules.each(f"{field}.ips", addresses, MAX_IPS, _interface)
+    if len(addresses) <= MAX_IPS:
+        problems += rules.unique(f"{field}.ips", addresses, lambda address: address)
+    return problems
 
 
 def _interface(field: str, value: str) -> Problems:

@@ -38,9 +38,10 @@ class ClaimStrategy(Strategy):
 
     def validate(self, new: Object, old: Object | None, context: Context) -> list[FieldProblem]:
         if old is None:
-            return specs.admin_problems(new["spec"], context) + specs.claim_problems("spec", new["spec"])
+            problems = specs.admin_problems(new["spec"], context)
+            return rules.once(problems + specs.claim_problems("spec", new["spec"]))
         if context.subresource == "status":
-            return claim_status.problems_of(new, old, context)
+            return rules.once(claim_status.problems_of(new, old, context))
         return [] if new["spec"] == old["spec"] else [rules.immutable("spec")]
 
 
@@ -61,8 +62,10 @@ class TemplateStrategy(Strategy):
         spec = new["spec"]
         problems = _template_metadata(spec["metadata"]) + specs.claim_problems("spec.spec", spec["spec"])
         if old is None:
-            return specs.admin_problems(spec["spec"], context) + problems
-        return problems + ([] if spec == old["spec"] else [rules.immutable("spec", spec)])
+            problems = specs.admin_problems(spec["spec"], context) + problems
+        elif spec != old["spec"]:
+            problems.append(rules.immutable("spec", spec))
+        return rules.once(problems)
 
 
 def _template_metadata(metadata: Object) -> Problems:

@@ -37,7 +37,7 @@ class ClassStrategy(Strategy):
         problems += rules.each("spec.config", spec.get("config"), specs.MAX_CONFIG, rules.opaque)
         if (name := spec.get("extendedResourceName")) is not None:
             problems += _extended("spec.extendedResourceName", name)
-        return problems
+        return rules.once(problems)
 
 
 def _extended(field: str, name: str) -> Problems:
@@ -49,7 +49,8 @@ def _extended(field: str, name: str) -> Problems:
     if name.startswith(_QUOTA):
         says.append(f'must not have "{_QUOTA}" prefix')
     # As the name of a quota it must be a label's key, too.
-    return [invalid_value(field, name, each) for each in (*says, *qualified_name_problems(_QUOTA + name))]
+    says += qualified_name_problems(_QUOTA + name, "a valid label key")
+    return [invalid_value(field, name, each) for each in says]
 
 
 class TaintRuleStrategy(Strategy):
@@ -68,6 +69,8 @@ class TaintRuleStrategy(Strategy):
             for key in ("labels", "annotations", "finalizers"):
                 keep(key, new["metadata"], old["metadata"])
             new["status"] = new.get("status") or {}
+            for condition in new["status"].get("conditions") or ():
+                condition.setdefault("message", "")
             return
         _default(new, context)
         keep("status", new, old)
@@ -81,14 +84,14 @@ class TaintRuleStrategy(Strategy):
             problems = rules.conditions("status.conditions", conditions)
             if len(conditions) > MAX_CONDITIONS:
                 problems += rules.too_many("status.conditions", len(conditions), MAX_CONDITIONS)
-            return problems
+            return rules.once(problems)
         spec = new["spec"]
         chosen = spec.get("deviceSelector") or {}
         problems = []
         for key, check in (("driver", rules.driver), ("pool", rules.pool), ("device", names.label)):
             if (value := chosen.get(key)) is not None:
                 problems += check(f"spec.deviceSelector.{key}", value)
-        return problems + rules.taint("spec.taint", spec["taint"])
+        return rules.once(problems + rules.taint("spec.taint", spec["taint"]))
 
 
 def _default(rule: Object, context: Context) -> None:

@@ -44,6 +44,13 @@ _ANY_CASE_SAYS = (
     "an alphanumeric character (e.g. 'Example.com', regex used for validation is "
     r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
+_REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?\Z")
+_REASON_SAYS = (
+    "a condition reason must start with alphabetic character, optionally followed by a string of "
+    "alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  "
+    "or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is "
+    "'[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')"
+)
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _TAKES_NO_VALUE = "must be empty for operator `Exists`"
 
@@ -80,6 +87,11 @@ def unique(
             problems.append(duplicate_value(f"{field}[{index}]", printed(one)))
         seen.add(known)
     return problems
+
+
+def once(problems: Problems) -> Problems:
+    """Without those that are equal to an earlier one, which these kinds do not report again."""
+    return list(dict.fromkeys(problems))
 
 
 def in_order(obj: Mapping[str, Any], keys: Iterable[str]) -> Object:
@@ -202,8 +214,12 @@ def raw(field: str, value: Any, limit: int) -> Problems:
     return []
 
 
+def label_key(field: str, value: str) -> Problems:
+    return [invalid_value(field, value, says) for says in qualified_name_problems(value, "a valid label key")]
+
+
 def taint(field: str, found: Object) -> Problems:
-    problems = names.qualified(f"{field}.key", found.get("key") or "")
+    problems = label_key(f"{field}.key", found.get("key") or "")
     problems += names.label_value(f"{field}.value", found.get("value") or "")
     effect = found.get("effect") or ""
     return problems + (
@@ -214,7 +230,7 @@ def taint(field: str, found: Object) -> Problems:
 def toleration(field: str, found: Object) -> Problems:
     problems: Problems = []
     if key := found.get("key"):
-        problems += names.qualified(f"{field}.key", key)
+        problems += label_key(f"{field}.key", key)
     value = found.get("value") or ""
     match found.get("operator"):
         case "Exists":
@@ -241,7 +257,7 @@ def binding_conditions(field: str, found: Object) -> Problems:
     wanted, failures = (found.get(key) or [] for key in keys)
     problems: Problems = []
     for key, types in zip(keys, (wanted, failures), strict=True):
-        problems += each(f"{field}.{key}", types, MAX_CONDITIONS, _condition_type)
+        problems += each(f"{field}.{key}", types, MAX_CONDITIONS, label_key)
         problems += unique(f"{field}.{key}", types, lambda type_: type_)
     problems += [
         invalid_value(f"{field}.{keys[1]}[{index}]", type_, f"{keys[1]} must not overlap with {keys[0]}")
@@ -258,22 +274,24 @@ def binding_conditions(field: str, found: Object) -> Problems:
     return problems
 
 
-def _condition_type(field: str, value: str) -> Problems:
-    return [invalid_value(field, value, says) for says in qualified_name_problems(value)]
-
-
 def conditions(field: str, found: Sequence[Object] | None) -> Problems:
     """metav1.Condition. Source: apimachinery pkg/apis/meta/v1/validation (ValidateConditions)."""
-    problems: Problems = []
+    problems = unique(field, found, lambda one: one.get("type") or "", lambda one: one.get("type") or "")
     for index, condition in enumerate(found or ()):
         at = f"{field}[{index}]"
-        type_, reason = condition.get("type") or "", condition.get("reason") or ""
-        problems += names.qualified(f"{at}.type", type_) if type_ else [required(f"{at}.type", "is required")]
-        problems += names.one_of(f"{at}.status", condition.get("status") or "", ("False", "True", "Unknown"))
+        type_, status, reason = (condition.get(key) or "" for key in ("type", "status", "reason"))
+        problems += label_key(f"{at}.type", type_) if type_ else [required(f"{at}.type", "is required")]
+        where = f"{at}.status"
+        problems += names.one_of(where, status, ("False", "True", "Unknown")) if status else [required(where)]
+        if (generation := condition.get("observedGeneration") or 0) < 0:
+            says = "must be greater than or equal to zero"
+            problems.append(invalid_value(f"{at}.observedGeneration", generation, says))
         if not condition.get("lastTransitionTime"):
             problems.append(required(f"{at}.lastTransitionTime"))
         if not reason:
             problems.append(required(f"{at}.reason"))
+        elif not _REASON.match(reason):
+            problems.append(invalid_value(f"{at}.reason", reason, _REASON_SAYS))
     return problems
 
 

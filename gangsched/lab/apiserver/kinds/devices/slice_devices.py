@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from math import ceil
 
 from gangsched.api_rules import names
 from gangsched.api_rules.affinity_validation import node_selector
-from gangsched.api_rules.names import Problems
+from gangsched.api_rules.names import Problems, name_problems
 from gangsched.api_rules.schema.quantities import quantity
 from gangsched.api_rules.status import FieldProblem, duplicate_value, forbidden_field, invalid_value, required
 from gangsched.lab.apiserver.kinds.devices import rules
@@ -45,11 +46,21 @@ def default(device: Object, context: Context) -> None:
     for attribute in (device.get("attributes") or {}).values():
         for key in _KINDS:
             attribute.pop(f"{key}s", None)
+    for capacity in (device.get("capacity") or {}).values():
+        capacity.setdefault("value", "0")
+        if (policy := capacity.get("requestPolicy")) is not None:
+            policy.setdefault("default", None)
     for consumed in device.get("consumesCounters") or ():
         consumed.pop("compatibilityGroups", None)
+        default_counters(consumed)
     for taint in device.get("taints") or ():
         rules.without_empty(taint, ("value",))
         taint.setdefault("timeAdded", context.timestamp())
+
+
+def default_counters(holder: Object) -> None:
+    for counter in (holder.get("counters") or {}).values():
+        counter.setdefault("value", "0")
 
 
 def problems_of(field: str, device: Object, before: Object | None, *, each_chooses: bool) -> Problems:
@@ -81,7 +92,11 @@ def counters(field: str, found: Object | None) -> Problems:
         return [required(field)]
     if len(found) > MAX_COUNTERS:
         return rules.too_many(field, len(found), MAX_COUNTERS)
-    return [problem for name in found for problem in names.label(field, name)]
+    return [problem for name in found for problem in counter_name(field, name)]
+
+
+def counter_name(field: str, name: str) -> Problems:
+    return [invalid_value(field, name, says) for says in name_problems(name, "label", "bytes")]
 
 
 def _attribute(field: str, attribute: Object) -> Problems:
@@ -109,7 +124,7 @@ def _consumed(field: str, found: list[Object]) -> Problems:
     problems: Problems = []
     for index, one in enumerate(found):
         at, name = f"{field}[{index}].counterSet", one.get("counterSet") or ""
-        problems += names.label(at, name) if name else [required(at)]
+        problems += counter_name(at, name) if name else [required(at)]
         problems += counters(f"{field}[{index}].counters", one.get("counters"))
     return problems + rules.unique(
         field,
@@ -185,8 +200,8 @@ def _options(field: str, options: list[str], default: str, total: str) -> Proble
             if value > _value(total):
                 says = f"option is larger than capacity value: {total}"
                 problems.append(invalid_value(f"{field}[{index}]", options[index], says))
-            if value in values[:index]:
-                problems.append(duplicate_value(f"{field}[{index}]", str(int(value))))
+            if (key := ceil(value)) in map(ceil, values[:index]):
+                problems.append(duplicate_value(f"{field}[{index}]", str(key)))
     if not looked_at or _value(default) not in values:
         says = "default value is not valid according to the requestPolicy"
         problems.append(invalid_value(field, default, says))
@@ -225,7 +240,8 @@ def _span(field: str, span: Object, default: str, total: str) -> Problems:
 
 
 def _steps(field: str, span: dict[str, str | None]) -> Problems:
-    """Whether default and maximum are whole steps from the minimum."""
+    """Whether default and maximum are whole steps from the minimum; all are rounded up to integers, as there
+    (fractions are alpha)."""
     given = {key: text for key, text in span.items() if text is not None}
     problems: Problems = []
     for key, text in given.items():
@@ -238,7 +254,7 @@ def _steps(field: str, span: dict[str, str | None]) -> Problems:
         return problems
     low, step = given["min"], given["step"]
     for key in ("default", "max"):
-        if key in given and (_value(given[key]) - _value(low)) % _value(step):
+        if key in given and (ceil(_value(given[key])) - ceil(_value(low))) % ceil(_value(step)):
             says = f"value is not a multiple of a given step ({step}) from ({low})"
             problems.append(invalid_value(f"{field}.step", given[key], says))
     return problems

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from gangsched.api_rules import names
 from gangsched.api_rules.affinity_validation import node_selector
 from gangsched.api_rules.names import Problems
 from gangsched.api_rules.status import FieldProblem, invalid_value, required
@@ -43,6 +42,9 @@ class SliceStrategy(Strategy):
             spec.pop(key, None)
         for device in spec.get("devices") or ():
             slice_devices.default(device, context)
+        for counter_set in spec.get("sharedCounters") or ():
+            counter_set.setdefault("name", "")
+            slice_devices.default_counters(counter_set)
         if driver != driver.lower():
             shown = f'"{driver}" contains uppercase characters'
             context.warn(f"spec.driver: driver names should be lowercase; {shown}")
@@ -69,7 +71,7 @@ class SliceStrategy(Strategy):
                 lambda one: one.get("name") or "",
                 lambda one: rules.in_order(one, ("name", "counters")),
             )
-        return problems
+        return rules.once(problems)
 
     def fields(self, obj: Object) -> dict[str, str]:
         spec = obj["spec"]
@@ -178,5 +180,5 @@ def _devices(spec: Object, before: Object) -> Problems:
 
 def _counter_set(field: str, found: Object) -> Problems:
     at, name = f"{field}.name", found.get("name") or ""
-    problems = names.label(at, name) if name else [required(at)]
+    problems = slice_devices.counter_name(at, name) if name else [required(at)]
     return problems + slice_devices.counters(f"{field}.counters", found.get("counters"))

@@ -42,15 +42,18 @@ def default_claim(spec: Object | None) -> Object:
     devices = spec["devices"] = spec.get("devices") or {}
     devices["requests"] = devices.get("requests") or None
     for request in devices["requests"] or ():
+        request.setdefault("name", "")
         if (exactly := request.get("exactly")) is not None:
             _default_request(exactly)
         for subrequest in request.get("firstAvailable") or ():
+            subrequest.setdefault("name", "")
             _default_request(subrequest)
     return spec
 
 
 def _default_request(request: Object) -> None:
     request.pop(_GATED, None)
+    request.setdefault("deviceClassName", "")
     request["allocationMode"] = request.get("allocationMode") or "ExactCount"
     if request["allocationMode"] == "ExactCount":
         request["count"] = request.get("count") or 1
