@@ -1,4 +1,4 @@
-"""What a new leader asks before it decides: bumps of what is listed, then lists that its watches must reach."""
+"""What a new leader asks before it decides: bumps of what is listed, then lists that its watches reach."""
 
 from __future__ import annotations
 
