@@ -128,6 +128,13 @@ def littered_plane(assets: Assets) -> Iterator[ControlPlane]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def plane(assets: Assets) -> Iterator[ControlPlane]:
+    """One of a file's own: nobody has applied anything to it."""
+    with ControlPlane(assets=assets, unsafe_no_fsync=True) as running:
+        yield running
+
+
 @pytest.fixture(scope="session")
 def jaeger() -> Iterator[Jaeger]:
     """A Jaeger for this process; tests tell their traces apart by trace id."""

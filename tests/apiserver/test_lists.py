@@ -10,11 +10,6 @@ from tests.apiserver.api import CONFIG_MAPS, PODS, Api, Said
 from tests.support.bodies import pod
 
 
-@pytest.fixture
-def api() -> Api:
-    return Api()
-
-
 def fill(api: Api, n: int) -> None:
     for k in range(n):
         api.create(CONFIG_MAPS, f"c{k}", labels={"parity": "even" if k % 2 == 0 else "odd"})

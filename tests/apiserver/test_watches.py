@@ -16,11 +16,6 @@ WATCH = f"{CONFIG_MAPS}?watch=true"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 
 
-@pytest.fixture
-def api() -> Api:
-    return Api()
-
-
 def test_it_begins_with_what_there_is_or_after_a_revision(api: Api) -> None:
     version = api.create(CONFIG_MAPS, "a").version
     api.create(CONFIG_MAPS, "b")

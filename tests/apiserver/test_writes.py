@@ -16,11 +16,6 @@ PATCHES = ("merge-patch", "json-patch", "strategic-merge-patch")
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 
 
-@pytest.fixture
-def api() -> Api:
-    return Api()
-
-
 def test_the_server_fills_in_what_is_its_business(api: Api) -> None:
     given = {
         "name": "a",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -26,13 +25,6 @@ pytestmark = pytest.mark.real
 ALL = DEPLOY / "all"
 NAMESPACE = "gangsched-system"
 OTLP, QUERY = 4318, 16686
-
-
-@pytest.fixture(scope="module")
-def plane(assets: Assets) -> Iterator[ControlPlane]:
-    """A fresh one: nobody has applied anything to it."""
-    with ControlPlane(assets=assets, unsafe_no_fsync=True) as running:
-        yield running
 
 
 def container_of(documents: list[Json], name: str) -> Json:

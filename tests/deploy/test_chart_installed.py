@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from gangsched.errors import ApiError
-from gangsched.lab.controlplane.assets import Assets
 from gangsched.lab.controlplane.processes import ControlPlane
 from tests.deploy.conftest import in_force
 from tests.deploy.doors import NAMESPACE as NAMESPACE_OF_DOORS
@@ -40,13 +39,6 @@ class Installed(Cluster):
     def set_up(self) -> None:
         self.eventually(self._serves_crd, "the CRD is served")
         self.picture.start()
-
-
-@pytest.fixture(scope="module")
-def plane(assets: Assets) -> Iterator[ControlPlane]:
-    """A fresh one: nobody has applied anything to it."""
-    with ControlPlane(assets=assets, unsafe_no_fsync=True) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

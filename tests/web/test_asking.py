@@ -12,10 +12,7 @@ from gangsched.command.cli import main
 from tests.web.test_access import Server as ApiServer
 from tests.web.test_server import Client, serving
 
-
-@pytest.fixture(autouse=True)
-def without_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+pytestmark = pytest.mark.usefixtures("without_kubeconfig")
 
 
 async def asked(client: Client, *arguments: str) -> int:

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -27,6 +26,7 @@ from gangsched.web.pages.stories import Story
 from gangsched.whatif.answer import Answer
 from gangsched.whatif.command import print_answer
 
+pytestmark = pytest.mark.usefixtures("without_kubeconfig")
 EVIL = "\x1b[31m[/red] [link=http://evil.example]\x9b\u202e"
 
 
@@ -100,11 +100,6 @@ def answering(*bodies: bytes, code: int = 200) -> Iterator[str]:
     finally:
         server.shutdown()
         server.server_close()
-
-
-@pytest.fixture(autouse=True)
-def without_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
 
 
 def page_with(form: Any, **fields: Any) -> bytes:

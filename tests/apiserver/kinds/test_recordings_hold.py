@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from gangsched.lab.controlplane.assets import Assets
 from gangsched.lab.controlplane.processes import ControlPlane
 from tests.apiserver.kinds.recording import files, load, play_all, recorded
 from tests.apiserver.kinds.test_recorded import comparable
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture(scope="module")
-def plane(assets: Assets) -> Iterator[ControlPlane]:
-    """Not the session's: the cases leave nodes, priority classes and definitions behind."""
-    with ControlPlane(assets=assets, unsafe_no_fsync=True) as running:
-        yield running
 
 
 @pytest.mark.parametrize("file", files())
