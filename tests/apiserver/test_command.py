@@ -103,3 +103,13 @@ def test_somebody_s_own_kubeconfig_is_not_written_over(tmp_path: Path) -> None:
 )
 def test_options_that_cannot_be_are_one_line(options: list[str], said: str) -> None:
     assert said in refused(*options)
+
+
+def test_devices_for_claims_are_there_from_the_start() -> None:
+    with running("--nodes=2", "--gpus=0", "--dra-devices=1", "--dra-driver=d.example.org") as (_, lines):
+        assert ": 2 nodes of 0 GPUs and 1 device of d.example.org in 4 racks" in lines[0]
+        url = lines[0].split()[1].rstrip(",")
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"{url}/apis/resource.k8s.io/v1/deviceclasses", timeout=STOP_S) as answer:
+            assert b'"d.example.org"' in answer.read()
+    assert refused("--dra-devices=-1") == "gangsched: --dra-devices -1: expected 0 to 1024"

@@ -437,7 +437,8 @@ DIFFERENCES = (
     Difference(
         "parameters of drivers that were sent with blanks",
         "A real server keeps their bytes and compares these, so that JSON that it has written anew is a change: "
-        "a claim whose parameters have blanks cannot be patched outside of its status. Here their values count.",
+        "a claim whose parameters have blanks, or <, > or & unescaped, cannot be patched outside of its status, "
+        "nor by a strategic patch or by apply where their keys are not in order. Here their values count.",
         _parameters_with_blanks,
         real=422,
         embedded=200,

@@ -6,6 +6,7 @@ Here are the rules of an allocation; what is refused field by field, in which wo
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -182,6 +183,20 @@ def test_specs_do_not_change(api: Api) -> None:
     answer = api.patch(f"{templates}/t", {"spec": {"metadata": {"labels": {"a": "b"}}}})
     assert answer.code == 422
     assert answer.body["message"].endswith(": field is immutable")
+
+
+def test_a_finalizer_can_be_patched_in_beside_any_compact_parameters(api: Api) -> None:
+    """By a merge patch and by a JSON patch: others have the parameters written anew, see differences.py."""
+    body = claim()
+    parameters = {"z": 1.0, "a": "\u00e9", "list": [{"y": 1e3, "b": None}]}
+    body["spec"]["devices"]["config"] = [{"opaque": {"driver": DRIVER, "parameters": parameters}}]
+    path = api.at("resourceclaims", group=DEVICES)
+    api.post(path, json.dumps(body, separators=(",", ":")).encode()).ok(201)
+    api.patch(f"{path}/c", {"metadata": {"finalizers": [PROTECTION]}}).ok()
+    other: list[Json] = [{"op": "add", "path": "/metadata/finalizers/-", "value": "example.com/other"}]
+    patched = api.patch(f"{path}/c", other, JSON_PATCH).ok()
+    assert patched["metadata"]["finalizers"] == [PROTECTION, "example.com/other"]
+    assert patched["spec"]["devices"]["config"][0]["opaque"]["parameters"] == parameters
 
 
 def test_devices_that_are_taken_back_have_no_state(api: Api) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from gangsched.command.messages import tell
 from gangsched.errors import ConfigError
+from gangsched.model.text.printable import several
 
 DESCRIPTION = """\
 Runs an API server in memory, with simulated nodes, until Ctrl-C or SIGTERM; nothing is kept. It asks nobody
@@ -159,8 +160,10 @@ def _refuse_to_overwrite(path: Path) -> None:
 def _told(args: argparse.Namespace, url: str, kubeconfig: Path | None) -> Sequence[str]:
     """The lines to print first: the address, and commands to begin with."""
     kubelets = "no kubelets" if args.no_kubelets else "simulated kubelets"
+    claimed = f" and {several(args.dra_devices, 'device')} of {args.dra_driver}" if args.dra_devices else ""
+    nodes = f"{args.nodes} nodes of {args.gpus} GPUs{claimed}"
     lines = [
-        f"serving {url}, in memory: {args.nodes} nodes of {args.gpus} GPUs in {args.racks} racks, {kubelets}",
+        f"serving {url}, in memory: {nodes} in {args.racks} racks, {kubelets}",
         "no authentication: whoever reaches this port may do everything",
     ]
     if kubeconfig is not None:
