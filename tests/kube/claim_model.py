@@ -15,8 +15,8 @@ pod, or of its PodGroup. What a leader does, in any order that these rules allow
 
 take over  sends: the fence, by compare-and-swap: epoch + 1, with the list as it was.
            done: bump. refused: read the fence, once more.
-bump       sends: to each pod and claim of the listed gangs a patch of a mark, without a version; to the
-           claims of pods that are gone, too. The list stays as it is.
+bump       sends: to each pod and claim of the listed gangs a patch of a mark, without a version; also to the
+           claims of pods that are gone (found by their owner's UID). The list stays as it is.
            done, the last one: read pods and claims, and lead. The book is not older than this.
 read       if: nothing for it is on its way. sends: a read, or takes it from the watch.
            done: the version is READ, which is not of use yet; uses are as the entries say, by UID.
@@ -37,9 +37,9 @@ look       if: all uses of the gang's unbound pods are RESERVED. Waits until the
 bind       if: the pod is LISTED, and all uses of the gang's unbound pods are LOOKED, for the UIDs known.
            sends: a Binding with UID and LISTED version.
            done: the pod is bound. Otherwise: settle.
-remove     if: the claim is LISTED; its uses are RESERVED or LOOKED, or it is allocated without any entry;
-           their pods are read, and not bound, nor is any of the gang where the entry is the gang's; no
-           Binding of the whole gang is on its way.
+remove     if: the claim is LISTED; its uses are RESERVED or LOOKED, and their pods read and not bound, nor is
+           any of the gang where the entry is the gang's; no Binding of the whole gang is on its way. Or: it
+           is LISTED, and allocated without any entry, be its pods there or gone.
            sends: status without these entries, and without the allocation if no entry is left then; the
            LISTED version.
            done: uses are NO; the device is free; the answer's version is LISTED. Otherwise: settle.
@@ -398,6 +398,7 @@ class Model:
             self._claim_changed(t, 0)
             t[self.stranger] = 1 - s[self.stranger]
             t[self.allocation[0]] = t[self.allocation[0]] or ALLOCATED
+            t[self.finalizer[0]] = int(self.scenario.deletes_claims)
             # By its scheduler's hand the allocation stays, whoever is left; by the controller's it goes.
             yield False, f"a stranger {'gives up' if s[self.stranger] else 'reserves'} claim 0", tuple(t)
             if s[self.stranger]:
@@ -607,8 +608,7 @@ class Model:
                 use
                 for use in self.users[claim]
                 if self.gang_of[self.pod_of[use]] == gang
-                and (s[me.use[use]] in HELD or (is_left and s[me.use[use]] == NO))
-                and self._is_removable(s, me, use)
+                and (is_left if s[me.use[use]] == NO else self._is_removable(s, me, use))
             ]
             may_land = any(s[me.pod[pod]] == SENT for pod in self.pods_of[gang])
             if may_land and self.without not in ("removes in doubt", "removes beside binds"):
@@ -623,7 +623,9 @@ class Model:
                 yield f"removes gang {gang} from claim {claim}", tuple(t)
 
     def _is_removable(self, s: State, me: Places, use: int) -> bool:
-        """Whether its pod is known as unbound; where the entry is a gang's, every pod of it that there is."""
+        """Whether it is reserved, and its pod known as unbound; for a gang's entry, every pod of it."""
+        if s[me.use[use]] not in HELD:
+            return False
         pod = self.pod_of[use]
         known = s[me.pod[pod]]
         if use in self.group_uses and self.without != "removes what others of the group use":

@@ -27,6 +27,14 @@ APART = Scenario(gangs=(((0,),), ((0,),)), devices=(0,))
 """Two gangs of one pod that share a claim."""
 
 SCENARIOS = {
+    "one pod, deletions, another scheduler, four leaders": (
+        ONE._replace(n_leaders=4, n_deleted=3, has_rival=True, deletes_claims=True),
+        29_057,
+    ),
+    "one pod, whatever others do, three leaders": (
+        ONE._replace(n_leaders=3, n_deleted=2, has_stranger=True, has_rival=True, deletes_claims=True),
+        28_922,
+    ),
     "rivals, three leaders": (RIVALS._replace(n_leaders=3), 12_927),
     "rivals, a pod is deleted": (RIVALS._replace(n_deleted=1), 45_407),
     "rivals, another scheduler, three leaders": (RIVALS._replace(has_rival=True, n_leaders=3), 35_898),
@@ -34,17 +42,30 @@ SCENARIOS = {
     "gang, three leaders": (GANG._replace(n_leaders=3), 13_464),
     "gang, a pod is deleted": (GANG._replace(n_deleted=1, evicts=True), 113_167),
     "gang, another scheduler": (GANG._replace(has_rival=True, evicts=True), 40_546),
-    "shared, a stranger, three leaders": (SHARED._replace(has_stranger=True, n_leaders=3), 6_199),
+    "shared, a stranger, three leaders": (SHARED._replace(has_stranger=True, n_leaders=3), 6_080),
     "shared, a pod is deleted": (SHARED._replace(n_deleted=1, evicts=True), 30_502),
     "shared, a rival, one leader": (SHARED_AND_RIVAL._replace(n_leaders=1), 29_514),
     "a group's claim, pods are deleted": (GROUP._replace(n_deleted=2, evicts=True), 16_317),
     "own claims and a shared one": (OWN_AND_SHARED, 132_500),
-    "apart, a stranger, three leaders": (APART._replace(has_stranger=True, n_leaders=3), 35_093),
+    "apart, a stranger, three leaders": (APART._replace(has_stranger=True, n_leaders=3), 35_564),
     "apart, a pod is deleted": (APART._replace(n_deleted=1), 66_813),
 }
 
 LONG_SCENARIOS = {
     "gang and a rival": (GANG_AND_RIVAL, 1_255_804),  # 110 s of CPU
+    "gang, a pod is deleted, another scheduler": (  # 45 s
+        GANG._replace(n_deleted=1, has_rival=True, evicts=True),
+        684_093,
+    ),
+    "rivals, deletions, another scheduler": (  # 25 s
+        RIVALS._replace(n_deleted=1, has_rival=True, deletes_claims=True),
+        320_738,
+    ),
+    "own claims and a shared one, three leaders": (OWN_AND_SHARED._replace(n_leaders=3), 412_147),  # 35 s
+    "shared, deletions, a stranger, three leaders": (  # 10 s
+        SHARED._replace(n_deleted=1, has_stranger=True, deletes_claims=True, evicts=True, n_leaders=3),
+        149_979,
+    ),
     "shared, a rival": (SHARED_AND_RIVAL, 101_662),  # 8 s
 }
 
