@@ -320,6 +320,7 @@ def test_each_key_of_the_reference_is_read_where_it_says() -> None:
     places = {
         "Pod or PodGroup": {"Pod", "PodGroup"},
         "Pod": {"Pod"},
+        "Pod, ResourceClaim": {"Pod"},
         "Pod, label": {"Pod, label"},
         "Pod, annotation or label": {"Pod", "Pod, label"},
     }
