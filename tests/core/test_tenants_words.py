@@ -158,7 +158,8 @@ def of_groups() -> Iterator[Word]:
 
 # -- pods and controllers ------------------------------------------------------------------------------------
 
-# What admission decides, or only kubelets, schedulers and the controller of claims write; and what asks for more or for fewer places.
+# What admission decides, or only kubelets, controllers and schedulers write; and what asks for more or for
+# fewer places.
 NOT_THE_TENANTS = {"priority", "scheduler_name", "phase", "start_time", "reason", "observed_generation"}
 NOT_THE_TENANTS |= {"container_statuses", "init_container_statuses", "resource_claim_statuses"}
 NOT_THE_TENANTS |= {"not_understood"}
