@@ -114,12 +114,9 @@ def test_what_does_nothing_here_is_noted() -> None:
         profiles:
         - schedulerName: g
           percentageOfNodesToScore: 0
-          pluginConfig:
-          - name: DynamicResources
-            args: {kind: DynamicResourcesArgs, filterTimeout: 1s}
           plugins:
-            preBind: {enabled: [{name: DynamicResources}]}
-            multiPoint: {enabled: [{name: DynamicResources}, {name: NodeDeclaredFeatures}]}
+            permit: {enabled: [{name: DeferredPodScheduling}]}
+            multiPoint: {enabled: [{name: DeferredPodScheduling}, {name: NodeDeclaredFeatures}]}
         """
     )
     assert config.notes == (
@@ -128,11 +125,9 @@ def test_what_does_nothing_here_is_noted() -> None:
         "enableProfiling, enableContentionProfiling: there are no profiling endpoints",
         "delayCacheUntilActive: without leader election the only replica is always active",
         "profiles[0].percentageOfNodesToScore 0: all nodes are always scored; earlyStop has it count",
-        "profiles[0].plugins.multiPoint.enabled[0]: DynamicResources is not there: "
-        "pods with spec.resourceClaims are refused",
+        "profiles[0].plugins.multiPoint.enabled[0]: DeferredPodScheduling is not there: nothing is deferred",
     )
-    assert config.profiles[0].plugins["preBind"] == ("VolumeBinding",)
-    assert "DynamicResources" not in config.profiles[0].args
+    assert "DeferredPodScheduling" not in config.profiles[0].plugins["permit"]
 
 
 # -- leader election -----------------------------------------------------------------------------------

@@ -71,12 +71,12 @@ class BumpPod(_Effect, frozen=True):
 
 
 class PatchClaim(_Effect, frozen=True):
-    """Strategic merge patch of a ResourceClaim, or of its status; `uid` and `resource_version` are
-    preconditions.
+    """Merge patch of a ResourceClaim, or strategic merge patch of its status; `uid` and `resource_version`
+    are preconditions.
 
     patch: a JSON object without uid and resourceVersion, with something that the claim of that version does
-    not have: {"metadata": {"finalizers": …, "annotations": …}} or, for its status, {"status": {"allocation":
-    …, "reservedFor": …}}. Entries of reservedFor are merged by uid: those of others stay, and
+    not have: {"metadata": {"finalizers": all of them, "annotations": …}} or, for its status, {"status":
+    {"allocation": …, "reservedFor": …}}. Entries of reservedFor are merged by uid: those of others stay, and
     {"$patch": "delete", "uid": …} removes one. An allocation without allocationTimestamp gets the time of
     sending (the core has no wall clock).
 

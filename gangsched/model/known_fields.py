@@ -45,7 +45,7 @@ def _container(at: str) -> dict[str, str]:
             "name readOnly recursiveReadOnly mountPath subPath mountPropagation subPathExpr",
         ),
         f"{at}.ports[].name": "a name",
-        f"{at}.resources.claims.**": "pods with spec.resourceClaims are refused",
+        f"{at}.resources.claims.**": "all claims of the pod are allocated; kubelet gives them out",
     }
 
 
@@ -86,7 +86,7 @@ PODS = Fields(
         "spec.os.**": "kube-scheduler does not look at it either; pods for Windows select nodes by label",
         "spec.priorityClassName": "the API server has set spec.priority from it",
         "spec.runtimeClassName": "the API server has set nodeSelector, tolerations and overhead from it",
-        "spec.resources.claims.**": "pods with spec.resourceClaims are refused",
+        "spec.resources.claims.**": "all claims of the pod are allocated; kubelet gives them out",
         "spec.evictionResponders.**": "who answers a request for eviction; the API server is asked here",
         **_all(_MOUNTED, "spec.volumes[]", _VOLUMES),
         **{
@@ -109,7 +109,7 @@ PODS = Fields(
             _STATUS,
             "status",
             "message hostIP hostIPs.** podIP podIPs.** ephemeralContainerStatuses.** qosClass resize "
-            "resourceClaimStatuses.** extendedResourceClaimStatus.** nodeAllocatableResourceClaimStatuses.** "
+            "extendedResourceClaimStatus.** nodeAllocatableResourceClaimStatuses.** "
             "volumeHealth.** conditions[].lastProbeTime",
         ),
         "status.resources.claims.**": _STATUS,

@@ -39,12 +39,14 @@ from gangsched.plugins.nodes.taint_toleration import TaintToleration
 from gangsched.plugins.priority_sort import PrioritySort
 from gangsched.plugins.resources import (
     devices,
+    dynamic_resources,
     load_aware,
     node_resources_balanced_allocation,
     node_resources_fit,
     remaining_bandwidth,
 )
 from gangsched.plugins.resources.devices import Devices
+from gangsched.plugins.resources.dynamic_resources import DynamicResources
 from gangsched.plugins.resources.image_locality import ImageLocality
 from gangsched.plugins.resources.load_aware import LoadAware
 from gangsched.plugins.resources.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
@@ -110,6 +112,16 @@ _TABLE: tuple[tuple[PluginInfo, Factory], ...] = (
         VolumeBinding,
     ),
     (_info("VolumeZone", "preFilter", "filter"), VolumeZone),
+    (
+        _info(
+            "DynamicResources",
+            *("preEnqueue", "preFilter", "filter", "postFilter", "score", "reserve", "preBind"),
+            "podGroupPostFilter",
+            args_type=dynamic_resources.Args,
+            is_default=False,
+        ),
+        DynamicResources,
+    ),
     (
         _info(
             "PodTopologySpread",

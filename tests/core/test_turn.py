@@ -18,7 +18,13 @@ def test_the_phases_come_in_this_order() -> None:
         *("late moves", "PreEnqueue", "device reports", "failed devices", "reservations"),
         *("prepared units", "held members", "labels"),
     ]
-    assert [phase.name for phase in OF_GROUPS] == ["numbers", "state", "walltime", "device policy"]
+    assert [phase.name for phase in OF_GROUPS] == [
+        "numbers",
+        "state",
+        "claims of members",
+        "walltime",
+        "device policy",
+    ]
     assert [phase.name for phase in LAST] == [
         *("walltimes", "claims", "limits", "borrowing", "wake", "problems"),
     ]
@@ -26,7 +32,8 @@ def test_the_phases_come_in_this_order() -> None:
 
 def test_what_is_due_is_done_in_this_order() -> None:
     assert [one.name for one in DEADLINES] == [
-        *("pods", "half bound", "states", "claims", "foreign nominations", "device repairs"),
+        *("pods", "resource claims", "half bound", "states", "claims", "foreign nominations"),
+        *("device repairs",),
         *("failed devices", "refusals", "lost members", "prepared units", "held members", "walltimes"),
     ]
 

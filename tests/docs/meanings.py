@@ -10,6 +10,11 @@ from __future__ import annotations
 
 # key: (on, written by, meaning)
 KEYS = {
+    "gangsched.io/claimed-for": (
+        "ResourceClaim, annotation",
+        "scheduler",
+        "the gang that the claim is, or was, allocated for",
+    ),
     "gangsched.io/pod-group": ("Pod, label", "user", "the gang's name, in the pod's namespace"),
     "gangsched.io/infer-gangs": (
         "Namespace, label",

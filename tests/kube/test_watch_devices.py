@@ -156,9 +156,9 @@ def test_a_slice_that_does_not_parse_spoils_its_pool_alone() -> None:
     for event in events:
         if isinstance(event, ObjectPut):
             book.put(event.object)
-    [pool] = book.at("n0", lambda _: False)
+    [pool] = book.at("n0", {})
     assert pool.problem == "slice n0-slice: it cannot be read: spec.devices"
-    [pool] = book.at("n1", lambda _: False)
+    [pool] = book.at("n1", {})
     assert not pool.problem
 
 

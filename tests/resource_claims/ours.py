@@ -9,21 +9,17 @@ import msgspec
 
 from gangsched.core.resource_claims.allocator import Ask, allocate
 from gangsched.core.resource_claims.candidates import AllocationError, Cluster, NodeOffer
-from gangsched.core.resource_claims.devices import ListedDevice
 from gangsched.core.resource_claims.holdings import Holdings
 from gangsched.core.resource_claims.pools import PoolBook
 from gangsched.core.resource_claims.requests import ClaimProblem, PreparedClaim
 from gangsched.core.resource_claims.results import allocation
 from gangsched.core.resource_claims.selectors import Selectors
-from gangsched.model.objects import NodeSelector
 from gangsched.model.resource_claims.objects import (
     DeviceClass,
-    DeviceTaint,
     DeviceTaintRule,
     ResourceClaim,
     ResourceSlice,
 )
-from gangsched.model.selectors import matches_node
 
 _Object = TypeVar("_Object")
 # Nothing random is proved infeasible by more.
@@ -44,15 +40,7 @@ def answer(case: dict[str, Any]) -> dict[str, Any]:
             holdings.add(claim.status.allocation)
     claims = _read(case["claims"], ResourceClaim)
 
-    def taints(device: ListedDevice) -> tuple[DeviceTaint, ...]:
-        by_rules = (
-            one.spec.taint
-            for one in rules
-            if one.spec.device_selector is not None and one.spec.device_selector.matches(device.id)
-        )
-        return (*device.taints, *by_rules)
-
-    cluster = Cluster(holdings, selectors, taints)
+    cluster = Cluster(holdings, selectors, {str(at): one for at, one in enumerate(rules)})
     return {
         "nodes": {
             node["metadata"]["name"]: _on_node(node, book, cluster, claims, classes) for node in case["nodes"]
@@ -75,15 +63,9 @@ def _on_node(
     name = node["metadata"]["name"]
     labels = node["metadata"].get("labels") or {}
 
-    def matches(selector: NodeSelector) -> bool:
-        return matches_node(selector, name, labels)
-
     share_ids = (f"00000000-0000-4000-8000-{n:012}" for n in count(1))
     try:
-        place = NodeOffer(
-            book.at(name, matches),
-            lambda device: device.own_reach is not None and device.own_reach.holds(name, matches),
-        )
+        place = NodeOffer(book.at(name, labels), name, labels)
         prepared = [PreparedClaim(one.spec, classes) for one in claims]
         found = allocate([Ask(one, place) for one in prepared], cluster, steps=_STEPS)
         if found.chosen is None:

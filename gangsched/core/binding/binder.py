@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from gangsched.core.binding.admission_conflicts import AdmissionConflicts
 from gangsched.core.binding.bind_sender import BindSender, assign_ranks
+from gangsched.core.binding.claim_writes import ClaimWrites
 from gangsched.core.binding.fenced_binds import FencedBinds
 from gangsched.core.binding.group_outcome import GroupOutcome
 from gangsched.core.binding.pre_bind import PreBind
@@ -77,7 +78,8 @@ class Binder:
         self.records = StartRecords(shared)
         self._sender = BindSender(shared)
         self.staggered = StaggeredBind(shared, conflicts, self._sender)
-        self.pre_bind = PreBind(shared, conflicts, self.staggered, self._sender)
+        self.claims = ClaimWrites(shared)
+        self.pre_bind = PreBind(shared, conflicts, self.staggered, self._sender, self.claims)
         self.outcome = GroupOutcome(shared, reporter, self.pre_bind, self.staggered, self.records)
 
     # -- out -------------------------------------------------------------------------------------------

@@ -4,11 +4,13 @@ Every member's PreBind plugins are called in order, the members side by side. On
 for all groups that start together, is the first Bind sent; otherwise everything is released, and nothing was
 bound. Called by core.binding.binder, which decides what happens to the groups.
 
-    prepared   every hook has answered Success or Skip, the reservations still    binds are sent
+    prepared   every hook has answered Success or Skip, all resource claims are   binds are sent
+               reserved (core.binding.claim_writes), the reservations still
                hold, and kubelet could confuse none of the pods with one that
                is due (core.binding.admission_conflicts)
     stopped    a hook gave another answer, or was late; a reservation broke; a    hooks are cancelled,
-               needed member left; the settle limit of a gang bound in part;      reservations released
+               needed member left; a resource claim cannot be had; the settle     reservations released
+               limit of a gang bound in part;
                kubelet has not admitted the other pod in settle_s
 """
 
@@ -18,6 +20,7 @@ from collections.abc import Sequence
 
 from gangsched.core.binding.admission_conflicts import AdmissionConflicts
 from gangsched.core.binding.bind_sender import BindSender
+from gangsched.core.binding.claim_writes import ClaimWrites
 from gangsched.core.binding.reservation_checks import reservation_lost
 from gangsched.core.binding.staggered_bind import StaggeredBind
 from gangsched.core.framework.interface import Code
@@ -55,8 +58,10 @@ class PreBind:
         conflicts: AdmissionConflicts,
         staggered: StaggeredBind,
         sender: BindSender,
+        claims: ClaimWrites,
     ) -> None:
         self._shared = shared
+        self._claims = claims
         self._conflicts = conflicts
         self._staggered = staggered
         self._sender = sender
@@ -71,8 +76,9 @@ class PreBind:
         """
         asked = [one for group, members in unit for one in self._wanted(group, members)]
         groups = [group for group, _ in unit]
-        blocked: Why = "" if asked else self._conflicts.blocks(groups)
-        if not asked and not blocked:
+        claiming = [one for group, members in unit for one in self._claiming(group, members)]
+        blocked: Why = "" if asked or claiming else self._conflicts.blocks(groups)
+        if not asked and not claiming and not blocked:
             return False
         preparing = _Unit(groups)
         for group, members in unit:
@@ -83,7 +89,17 @@ class PreBind:
         for info, plugins in asked:
             assert info.group is not None
             preparing.open[info.uid] = self._shared.hooks.ask(PRE_BIND, plugins, info.group, info)
+        for info in claiming:
+            assert info.group is not None
+            self._shared.claim_uses.want(info, str(info.group.key), info.group.cause_id)
+            self._shared.mark_group(info.group)
         return True
+
+    def _claiming(self, group: Group, members: Sequence[PodInfo]) -> list[PodInfo]:
+        """Returns the members with resource claims, which are written before the first Binding."""
+        if not self._shared.claim_uses.of_pod:
+            return []
+        return [info for info in members if info.uid in self._shared.claim_uses.of_pod]
 
     def _wanted(self, group: Group, members: Sequence[PodInfo]) -> list[tuple[PodInfo, tuple[str, ...]]]:
         profile = self._shared.profile_of(group)
@@ -140,6 +156,13 @@ class PreBind:
                 or group.short_roles()
             ):
                 self._stop(unit, group.problem or TooFewPrepared(str(group.key), n_here, group.min_count))
+                return
+        if self._shared.claim_uses.of_pod:
+            members = [info for group in unit.groups for info in _members(group)]
+            if problem := self._claims.problem(members):
+                self._stop(unit, problem)
+                return
+            if not self._claims.are_ready(members):
                 return
         if unit.open:
             return

@@ -10,6 +10,7 @@ kube-scheduler `backend/cache/interface.go`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from gangsched.core.cache.devices.ledger import DeviceLedger, Inventories
 from gangsched.core.cache.nodes.resource_columns import ResourceColumns
@@ -19,6 +20,8 @@ from gangsched.core.cache.object_store import ObjectStore
 from gangsched.core.cache.pods.index import PodIndex
 from gangsched.core.cache.template_table import Signers, TemplateTable
 from gangsched.core.cache.trial import ClusterView
+from gangsched.core.resource_claims.book import KINDS as CLAIM_KINDS
+from gangsched.core.resource_claims.book import ClaimBook
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import NO_ROW, NOTHING, PodInfo
 from gangsched.core.types.placement import Nominated, Placement
@@ -58,7 +61,8 @@ class Cache:
         self.by_node: dict[str, dict[str, PodInfo]] = {}
         self.objects = ObjectStore()
         self.index = PodIndex(self.pods, self.objects, changes)
-        self.view = ClusterView(self.nodes, self.ledger, self.by_node, self.index, self.objects)
+        self.claims = ClaimBook()
+        self.view = ClusterView(self.nodes, self.ledger, self.by_node, self.index, self.objects, self.claims)
         self.priorities: dict[int, int] = {}
         """How many pods hold something on a node, by spec.priority."""
         self.nominated: dict[str, Nominated] = {}
@@ -67,7 +71,7 @@ class Cache:
         """(UID, node, device ID) of annotations that claim another live pod's device, to be reported."""
         self.bad_reports: list[tuple[Node, str]] = []
         """(node, what a tracker could not read in its report), to be reported."""
-        self.template_table = TemplateTable(self.table, self.index, signers)
+        self.template_table = TemplateTable(self.table, self.index, self.claims, signers)
         self.columns = ResourceColumns(self.nodes, self.pods, self.nominated, self.template_table)
         self._n_selected = 0
 
@@ -140,16 +144,54 @@ class Cache:
         for info in pods:
             self._uncount(info)
         row = self.nodes.remove(name)
+        self.claims.forget_node(name)
         if row is not None:
             self.ledger.forget_node(row)
             self.usage_trackers.remove_node(row)
         return pods
+
+    # -- other objects ---------------------------------------------------------------------------------
+
+    def put_object(self, kind: str, one: Any) -> bool:
+        """Takes in an object of another kind; False when its content is unchanged, or older than the known
+        one."""
+        if not self.objects.put(kind, one):
+            return False
+        if kind in CLAIM_KINDS:
+            self.claims.put(kind, one)
+            self.note_claims()
+        return True
+
+    def remove_object(self, kind: str, namespace: str, name: str, uid: str) -> bool:
+        """Removes it; False when it is not known, or another object has its name now."""
+        if not self.objects.remove(kind, namespace, name, uid):
+            return False
+        if kind in CLAIM_KINDS:
+            self.claims.remove(kind, namespace, name)
+            self.note_claims()
+        return True
+
+    def note_claims(self) -> list[int]:
+        """Notes the rows of nodes whose devices for claims have changed; returns them, NO_ROW for all."""
+        touched, rows = self.claims.touched, []
+        for name in touched:
+            row = self.nodes.row_of.get(name, NO_ROW)
+            if not name:
+                self.nodes.note_all()
+                rows.append(NO_ROW)
+            elif row != NO_ROW:
+                self.nodes.note(row)
+                rows.append(row)
+        touched.clear()
+        return rows
 
     # -- pods ----------------------------------------------------------------------------------------
 
     def join(self, info: PodInfo) -> None:
         """Adds a pod."""
         self.pods[info.uid] = info
+        if info.pod.spec.resource_claims:
+            self.claims.join(info.pod)
         self.index.selected.join(info)
 
     def remove_pod(self, uid: str) -> PodInfo | None:
@@ -158,6 +200,8 @@ class Cache:
         self.index.selected.unname(uid)
         if info is not None:
             self.index.selected.leave(info)
+            if info.pod.spec.resource_claims:
+                self.claims.leave(uid)
         return info
 
     def settle(self, now_s: float) -> None:
@@ -202,6 +246,12 @@ class Cache:
             info.group.n_changes += 1
             info.group.has_conditions = info.group.has_conditions or bool(pod.status.conditions)
             info.group.states_walltime = info.group.states_walltime or states_walltime(pod.metadata)
+        if (
+            pod.spec.resource_claims
+            and pod.status.resource_claim_statuses != old.status.resource_claim_statuses
+        ):
+            self.claims.join(pod)
+            self.claims.stale[info.uid] = None
         before, now = old.metadata, pod.metadata
         if before.labels == now.labels and before.deletion_timestamp == now.deletion_timestamp:
             return

@@ -17,6 +17,7 @@ from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.cache.view.objects import ObjectQueries
 from gangsched.core.cache.view.pods import PodQueries
 from gangsched.core.cache.view.room import RoomQueries
+from gangsched.core.resource_claims.book import ClaimBook
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.templates.pod_template import PodTemplate
 
@@ -35,7 +36,7 @@ FollowingT = TypeVar("FollowingT", bound=Following)
 class ClusterView(RoomQueries, DeviceQueries, PodQueries, NodeQueries, ObjectQueries):
     """Read-only view over all node rows, with the queries of every subject."""
 
-    __slots__ = ("_by_node", "_index", "_ledger", "_nodes", "_objects")
+    __slots__ = ("_by_node", "_index", "_ledger", "_nodes", "_objects", "claims")
 
     def __init__(
         self,
@@ -44,16 +45,19 @@ class ClusterView(RoomQueries, DeviceQueries, PodQueries, NodeQueries, ObjectQue
         by_node: Mapping[str, Mapping[str, PodInfo]],
         index: PodIndex,
         objects: ObjectStore,
+        claims: ClaimBook,
     ) -> None:
         self._nodes = nodes
         self._ledger = ledger
         self._by_node = by_node
         self._index = index
         self._objects = objects
+        self.claims = claims
+        """Claims of Dynamic Resource Allocation as they are, without a Trial's placements."""
 
     def base(self) -> ClusterView:
         """Returns the cache's state, without a Trial's placements."""
-        return ClusterView(self._nodes, self._ledger, self._by_node, self._index, self._objects)
+        return ClusterView(self._nodes, self._ledger, self._by_node, self._index, self._objects, self.claims)
 
     def kept(self, key: Hashable, make: Callable[[], FollowingT]) -> FollowingT:
         """Returns the result of `make`; a Trial keeps it, and updates it with the pods placed since.

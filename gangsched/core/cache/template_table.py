@@ -13,6 +13,8 @@ from typing import Protocol
 import msgspec
 
 from gangsched.core.cache.pods.index import PodIndex
+from gangsched.core.resource_claims.book import ClaimBook
+from gangsched.core.resource_claims.pod_claims import ClaimNeed
 from gangsched.core.types.templates.affinity_terms import keys_named
 from gangsched.core.types.templates.pod_template import PodTemplate, Unsigned, signature
 from gangsched.model.objects import Pod
@@ -43,9 +45,12 @@ Signers = Mapping[str, Signer]
 class TemplateTable:
     """One template for each kind of pod. signers: None: no plugin reads metadata."""
 
-    def __init__(self, table: ResourceTable, index: PodIndex, signers: Signers | None) -> None:
+    def __init__(
+        self, table: ResourceTable, index: PodIndex, claims: ClaimBook, signers: Signers | None
+    ) -> None:
         self._table = table
         self._index = index
+        self._claims = claims
         self._signers = signers
         self._by_key: dict[Hashable, PodTemplate] = {}
         self._n_bytes = 0
@@ -80,11 +85,13 @@ class TemplateTable:
     def is_of_all_alike(self, pod: Pod) -> bool:
         """Whether nothing distinguishes the last looked-up pod from the other pods of its template.
 
-        Its own volume claims are named after a pod; its terms about other pods are counted for each pod; and
-        a plugin that reads metadata may read the name.
+        Its claims, of volumes and of devices, may be its own; its terms about other pods are counted for each
+        pod; and a plugin that reads metadata may read the name.
         """
         spec = pod.spec
         if spec.volumes or spec.affinity is not None or spec.topology_spread_constraints:
+            return False
+        if spec.resource_claims:
             return False
         return self._latest is not None and self._latest[2] in (None, ())
 
@@ -96,19 +103,25 @@ class TemplateTable:
         labels = self._index.project(pod.metadata.labels)
         signer = None if self._signers is None else self._signers.get(spec.scheduler_name)
         signed = None if signer is None else signer.sign(pod)
-        looks = signature(pod, labels)
+        needs = self._claims.needs(pod) if spec.resource_claims else ()
+        looks = signature(pod, labels, needs)
         latest = self._latest
         if latest is not None and latest[2] == signed and latest[0] == looks:
             template = latest[1]
         else:
-            template = self._known(pod, looks, labels, signed)
+            template = self._known(pod, looks, labels, signed, needs)
             self._latest = (looks, template, signed)
         if template.affinity_terms or spec.topology_spread_constraints:
             self._index.start_counting(template.affinity_terms)
         return template
 
     def _known(
-        self, pod: Pod, looks: tuple[object, ...], labels: Mapping[str, str], signed: Hashable
+        self,
+        pod: Pod,
+        looks: tuple[object, ...],
+        labels: Mapping[str, str],
+        signed: Hashable,
+        claims: tuple[ClaimNeed, ...] | None,
     ) -> PodTemplate:
         try:
             encoded = _encode(looks)
@@ -123,7 +136,7 @@ class TemplateTable:
                 self._n_bytes = 0
             self._n_bytes += n_bytes
             self._serial += 1
-            template = self._by_key[key] = PodTemplate(pod, self._table, self._serial, labels)
+            template = self._by_key[key] = PodTemplate(pod, self._table, self._serial, labels, claims)
             if isinstance(signed, Unsigned):
                 template.problem = signed.problem
             if template.missing:

@@ -43,7 +43,7 @@ class Trial(ClusterView):
     )
 
     def __init__(self, view: ClusterView) -> None:
-        super().__init__(view._nodes, view._ledger, view._by_node, view._index, view._objects)
+        super().__init__(view._nodes, view._ledger, view._by_node, view._index, view._objects, view.claims)
         self.touched: dict[int, None] = {}
         """Rows that differ from the cache."""
         self._gone: dict[str, PodInfo] = {}

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.cache.view.room import RoomQueries
+from gangsched.core.cycle.claim_allocation import allocate_claims
 from gangsched.core.cycle.device_allocation import n_sets, settle
 from gangsched.core.cycle.domains.domains import topology_of
 from gangsched.core.cycle.domains.topology import place_in_domains
@@ -50,6 +51,7 @@ from gangsched.model.devices.constraints import CONSTRAINTS_KEY
 from gangsched.model.devices.required_ids import REQUIRE_IDS_KEY
 
 GANG = "GangScheduling"
+CLAIMS = "DynamicResources"
 
 
 class _Shortage(msgspec.Struct, gc=False):
@@ -227,6 +229,11 @@ def _place_all(
         plan.states |= {(demand.group.key, serial): state for serial, state in placed.states.items()}
     if trial.repacked:
         settle(trial, plan.placements)
+    if any(one.info.template.claims for one in plan.placements):
+        found = allocate_claims(trial, plan.placements)
+        if isinstance(found, str):
+            return FitError(demands[0].group, found, ((CLAIMS, None),)), len(demands)
+        plan.claims = found
     return plan, len(demands)
 
 

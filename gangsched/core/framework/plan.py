@@ -21,6 +21,7 @@ from gangsched.core.types.placement import Nominated, Placement
 from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.core.why import OfGang, OfMember, Why
 from gangsched.model.pod_group import GroupKey
+from gangsched.model.resource_claims.objects import Allocation
 
 ProfileT = TypeVar("ProfileT")
 
@@ -82,11 +83,12 @@ def by_template(members: list[PodInfo]) -> dict[int, tuple[PodTemplate, list[Pod
 
 class Plan(msgspec.Struct, gc=False):
     """Where the members go. states: the cycle state of each template, for Reserve, by (group, serial);
-    n_tried: placements tried by core.cycle.orders.order_search."""
+    n_tried: placements tried by core.cycle.orders.order_search. claims: what resource claims get, by UID."""
 
     placements: list[Placement]
     states: dict[tuple[GroupKey, int], CycleState] = {}
     n_tried: int = 0
+    claims: Mapping[str, Allocation] = {}
 
 
 class SearchOutcome(enum.Enum):

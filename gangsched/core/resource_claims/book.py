@@ -14,13 +14,12 @@ from hashlib import blake2b
 import msgspec
 
 from gangsched.core.resource_claims.candidates import Cluster, NodeOffer
-from gangsched.core.resource_claims.devices import ListedDevice
 from gangsched.core.resource_claims.holdings import Holdings
 from gangsched.core.resource_claims.pod_claims import ClaimNeed, problem_of, used_claims
 from gangsched.core.resource_claims.pools import PoolBook
 from gangsched.core.resource_claims.requests import ClaimProblem, PreparedClaim
 from gangsched.core.resource_claims.selectors import Selectors
-from gangsched.model.objects import Node, NodeSelector, Pod
+from gangsched.model.objects import Node, Pod
 from gangsched.model.resource_claims.objects import (
     CLAIMS,
     DEVICE_CLASSES,
@@ -29,13 +28,11 @@ from gangsched.model.resource_claims.objects import (
     Allocation,
     DeviceClass,
     DeviceId,
-    DeviceTaint,
     DeviceTaintRule,
     PoolId,
     ResourceClaim,
     ResourceSlice,
 )
-from gangsched.model.selectors import matches_node
 
 KINDS = (CLAIMS, SLICES, DEVICE_CLASSES, TAINT_RULES)
 _encode = msgspec.json.Encoder().encode
@@ -57,7 +54,9 @@ class _Offer:
 
 class ClaimBook:
     """Claims and devices. touched: names of nodes of which an answer may have changed, "" for all of them;
-    stale: UIDs of pods whose claims have changed; the cache takes both."""
+    stale: UIDs of pods whose claims have changed; freed: whether devices have become free. Whoever acts on
+    these clears them. leaving: claims that are being taken back, whose pods wait for that.
+    """
 
     def __init__(self) -> None:
         self.pools = PoolBook()
@@ -68,15 +67,17 @@ class ClaimBook:
         self.promised: dict[str, Allocation] = {}
         self.touched: dict[str, None] = {}
         self.stale: dict[str, None] = {}
+        self.leaving: dict[str, None] = {}
+        self.freed = False
         self.edition = 0
         """Changes with classes and taint rules, by which equal devices may differ from then on."""
-        self.cluster = Cluster(self.holdings, self.selectors, self.taints)
+        self._rules: dict[str, DeviceTaintRule] = {}
+        self.cluster = Cluster(self.holdings, self.selectors, self._rules)
         self._named: dict[Place, str] = {}
         self._users: dict[Place, dict[str, None]] = {}
         self._uses: dict[str, tuple[Place, ...]] = {}
         self._holders: dict[DeviceId, dict[str, None]] = {}
         self._counted: dict[str, tuple[Allocation, ...]] = {}
-        self._rules: dict[str, DeviceTaintRule] = {}
         self._offers: dict[str, _Offer] = {}
         self._digests: dict[str, str] = {}
         self._specs: dict[str, ResourceClaim] = {}
@@ -184,6 +185,7 @@ class ClaimBook:
             self._counted[uid] = now
         if before == now:
             return
+        self.freed = self.freed or bool(before)
         for allocation in before:
             self.holdings.add(allocation, -1)
             for one in allocation.devices.results:
@@ -232,7 +234,12 @@ class ClaimBook:
 
     def problem(self, pod: Pod) -> str:
         """Returns why the pod's claims are not ready for it; "" if they are."""
-        return problem_of(pod, lambda name: self.named(pod.metadata.namespace, name))
+        problem = problem_of(pod, lambda name: self.named(pod.metadata.namespace, name))
+        if problem or not self.leaving:
+            return problem
+        own = (self.claims_of(pod)[used.entry] for used in used_claims(pod) if used.is_own)
+        leaving = next((one for one in own if one.metadata.uid in self.leaving), None)
+        return "" if leaving is None else f'resourceclaim "{leaving.metadata.name}" is being deallocated'
 
     def claims_of(self, pod: Pod) -> dict[str, ResourceClaim]:
         """Returns the pod's claims by entry, those that exist."""
@@ -267,13 +274,8 @@ class ClaimBook:
             if is_still:
                 return known.offer
 
-        def matches(selector: NodeSelector) -> bool:
-            return matches_node(selector, name, labels or {})
-
-        def reaches(device: ListedDevice) -> bool:
-            return device.own_reach is not None and device.own_reach.holds(name, matches)
-
-        offer = NodeOffer(self.pools.at(name, matches), reaches)
+        there = labels or {}
+        offer = NodeOffer(self.pools.at(name, there), name, there)
         self._offers[name] = _Offer(labels, revision, offer)
         return offer
 
@@ -297,17 +299,6 @@ class ClaimBook:
     def digest(self, uid: str) -> str:
         """Returns the digest of the claim's spec."""
         return self._digests[uid]
-
-    def taints(self, device: ListedDevice) -> Iterable[DeviceTaint]:
-        """Returns the device's taints, those by rules too."""
-        if not self._rules:
-            return device.taints
-        by_rules = (
-            one.spec.taint
-            for one in self._rules.values()
-            if one.spec.device_selector is not None and one.spec.device_selector.matches(device.id)
-        )
-        return (*device.taints, *by_rules)
 
 
 def same_devices(one: Allocation, other: Allocation) -> bool:

@@ -5,7 +5,7 @@ What a search by core.resource_claims.allocator starts from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from gangsched.core.resource_claims.devices import ListedDevice, Pool
@@ -14,7 +14,7 @@ from gangsched.core.resource_claims.requests import PreparedClaim, Request
 from gangsched.core.resource_claims.selectors import Selectors
 from gangsched.model.cel.values import SelectorError
 from gangsched.model.resource_claims.amounts import CapacityError, Consumption, consumption
-from gangsched.model.resource_claims.objects import MAX_RESULTS, DeviceTaint
+from gangsched.model.resource_claims.objects import MAX_RESULTS, DeviceTaint, DeviceTaintRule
 
 
 class AllocationError(Exception):
@@ -26,30 +26,40 @@ class AllocationError(Exception):
 
 
 class Cluster(NamedTuple):
-    """What a search reads. taints: those of a device, by rules too."""
+    """What a search reads. rules: taints beside those that devices are listed with, by name."""
 
     holdings: Holdings
     selectors: Selectors
-    taints: Callable[[ListedDevice], Iterable[DeviceTaint]] = lambda device: device.taints
+    rules: Mapping[str, DeviceTaintRule]
+
+    def taints(self, device: ListedDevice) -> Iterable[DeviceTaint]:
+        """Returns the device's taints, those by rules too."""
+        if not self.rules:
+            return device.taints
+        by_rules = (
+            one.spec.taint
+            for one in self.rules.values()
+            if one.spec.device_selector is not None and one.spec.device_selector.matches(device.id)
+        )
+        return (*device.taints, *by_rules)
 
 
 class NodeOffer:
     """A node as claims see it: its pools in order, and which devices it reaches of those that say it each for
     themselves."""
 
-    __slots__ = ("devices", "pools", "reaches")
+    __slots__ = ("devices", "labels", "name", "pools")
 
-    def __init__(
-        self, pools: Sequence[Pool], reaches: Callable[[ListedDevice], bool] = lambda _: True
-    ) -> None:
+    def __init__(self, pools: Sequence[Pool], name: str, labels: Mapping[str, str]) -> None:
         self.pools = pools
-        self.reaches = reaches
+        self.name = name
+        self.labels = labels
         self.devices = tuple((device, pool) for pool in pools if not pool.problem for device in pool.devices)
 
     def common(self, others: Sequence[NodeOffer]) -> NodeOffer:
         """Returns what this node and the others reach."""
         there = [{device.id for device, _ in one.devices if one.has(device)} for one in others]
-        found = NodeOffer(self.pools, self.reaches)
+        found = NodeOffer(self.pools, self.name, self.labels)
         found.devices = tuple(
             (device, pool)
             for device, pool in self.devices
@@ -59,7 +69,7 @@ class NodeOffer:
 
     def has(self, device: ListedDevice) -> bool:
         """Whether the node reaches the device, one of its pools'."""
-        return device.own_reach is None or self.reaches(device)
+        return device.own_reach is None or device.own_reach.holds(self.name, self.labels)
 
 
 class Candidate:
@@ -130,7 +140,7 @@ def _admits(request: Request, one: Candidate, place: NodeOffer, cluster: Cluster
         if isinstance(verdict, SelectorError):
             one.error = _failed(request, number, device, verdict)
             return True
-    if device.own_reach is not None and not place.reaches(device):
+    if device.own_reach is not None and not place.has(device):
         if not device.own_reach.problem:
             return False
         one.error = f"device {device.id}: its node selector: {device.own_reach.problem}"

@@ -147,8 +147,8 @@ class Copies:
         )
         values = tuple(device.value(one.attribute) for claim in claims for one in claim.constraints)
         capacity = tuple(sorted((name, repr(one)) for name, one in device.capacity.items()))
-        taints = tuple(book.taints(device))
-        reached = device.own_reach is None or offer.reaches(device)
+        taints = tuple(book.cluster.taints(device))
+        reached = offer.has(device)
         return (verdicts, values, capacity, device.counters, taints, device.shareable, reached)
 
     def _given(self, pool: Pool) -> Hashable:

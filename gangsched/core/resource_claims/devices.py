@@ -5,7 +5,7 @@ Made once per slice by core.resource_claims.pools. Amounts are in billionths.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from gangsched.model.cel.selector import SelectableDevice
@@ -20,7 +20,7 @@ from gangsched.model.resource_claims.objects import (
     SliceDevice,
     SliceSpec,
 )
-from gangsched.model.selectors import unusable
+from gangsched.model.selectors import matches_node, unusable
 
 CounterName = tuple[str, str]
 """A counter set, and a counter in it."""
@@ -39,13 +39,13 @@ class NodeReach(NamedTuple):
     selector: NodeSelector | None = None
     problem: str = ""
 
-    def holds(self, node_name: str, matches: Callable[[NodeSelector], bool]) -> bool:
-        """Whether it includes the node; `matches`: whether a selector matches that node."""
+    def holds(self, node_name: str, labels: Mapping[str, str]) -> bool:
+        """Whether it includes the node."""
         if self.node_name:
             return self.node_name == node_name
         if self.everywhere or self.selector is None or self.problem:
             return self.everywhere
-        return matches(self.selector)
+        return matches_node(self.selector, node_name, labels)
 
 
 class ListedDevice:

@@ -59,6 +59,8 @@ def problem_of(pod: Pod, claim_of: Callable[[str], ResourceClaim | None]) -> str
             return f'resourceclaim.resource.k8s.io "{used.name}" not found'
         if claim.metadata.deletion_timestamp is not None:
             return f'resourceclaim "{used.name}" is being deleted'
+        if claim.unreadable:
+            return f'resourceclaim "{used.name}": {claim.unreadable} cannot be read'
         controller = claim.metadata.controller
         if used.is_own and (controller is None or controller.uid != meta.uid):
             return (

@@ -8,16 +8,15 @@ pools_incubating.go`, GatherPools.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from gangsched.core.resource_claims.devices import CounterName, ListedDevice, Pool, reach
 from gangsched.errors import ParseError
-from gangsched.model.objects import NodeSelector
 from gangsched.model.resource_claims.amounts import billionths
 from gangsched.model.resource_claims.objects import PoolId, ResourceSlice
 
-Matches = Callable[[NodeSelector], bool]
+Labels = Mapping[str, str]
 _Key = TypeVar("_Key")
 # Of a pool of which each node reaches other slices, this many such sets are kept.
 _MAX_KEPT = 256
@@ -52,13 +51,13 @@ class _Slice:
     def has_counters(self) -> bool:
         return bool(self.raw.spec.shared_counters)
 
-    def reaches(self, node_name: str, matches: Matches) -> bool:
+    def reaches(self, node_name: str, labels: Labels) -> bool:
         """Whether it reaches the node; if that cannot be known, it does, so that its pool is not used."""
         where = self.reach
         if where.node_name or where.everywhere or where.selector is not None:
-            return bool(where.problem) or where.holds(node_name, matches)
+            return bool(where.problem) or where.holds(node_name, labels)
         each = self.raw.spec.per_device_node_selection
-        return each and any(one.reach.holds(node_name, matches) for one in self.devices)
+        return each and any(one.reach.holds(node_name, labels) for one in self.devices)
 
 
 class _Gathered(NamedTuple):
@@ -124,11 +123,11 @@ class PoolBook:
         """Returns the names of the nodes that may reach the pool, "" if any node may."""
         return {one.raw.spec.node_name or "": None for one in self._of_pool.get(pool_id, {}).values()}
 
-    def at(self, node_name: str, matches: Matches) -> tuple[Pool, ...]:
+    def at(self, node_name: str, labels: Labels) -> tuple[Pool, ...]:
         """Returns the pools that the node reaches, in the order in which they are tried: by driver and name,
         those whose devices have binding conditions last.
 
-        matches: whether a selector matches the node. Where slices are for one node each, the answer is kept.
+        Where slices are for one node each, the answer is kept.
         """
         own = self._of_node.get(node_name)
         if not self._shared:
@@ -136,14 +135,14 @@ class PoolBook:
                 return ()
             kept = self._at.get(node_name)
             if kept is None:
-                kept = self._at[node_name] = self._gather(own.values(), node_name, matches)
+                kept = self._at[node_name] = self._gather(own.values(), node_name, labels)
             return kept
-        return self._gather((*(own or {}).values(), *self._shared.values()), node_name, matches)
+        return self._gather((*(own or {}).values(), *self._shared.values()), node_name, labels)
 
-    def _gather(self, slices: Iterable[_Slice], node_name: str, matches: Matches) -> tuple[Pool, ...]:
+    def _gather(self, slices: Iterable[_Slice], node_name: str, labels: Labels) -> tuple[Pool, ...]:
         found: dict[PoolId, _Gathered] = {}
         for one in slices:
-            if one.is_left_out or not one.reaches(node_name, matches):
+            if one.is_left_out or not one.reaches(node_name, labels):
                 continue
             pool_id, generation = one.raw.pool_id, one.raw.spec.pool.generation
             known = found.get(pool_id)

@@ -26,6 +26,7 @@ from gangsched.core.queueing.bypasses import Bypasses
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.ends import End, Ends, EndsNow
 from gangsched.core.queueing.walltimes import Walltimes
+from gangsched.core.state.claim_uses import ClaimUses
 from gangsched.core.state.evictions import Evictions
 from gangsched.core.state.line.lanes import Lanes
 from gangsched.core.state.line.queue import SchedulingQueue
@@ -111,6 +112,8 @@ class SharedState:
         self.unanswered: dict[str, Pod] = {}
         """By UID: refused pods that may have a bind in flight, as last seen; their room stays reserved."""
         self.counters: Counter[str] = Counter()
+        self.claim_uses = ClaimUses(self.cache.claims, self.timers)
+        """What is being written about resource claims."""
         self.hooks = PendingHooks(self.effects, self.counters)
         self.permit_waits: dict[GroupKey, PermitWait] = {}
         """Reserved groups that Permit plugins were asked about."""

@@ -42,6 +42,7 @@ class DeadlineKind(enum.Enum):
     PREPARED_UNIT = "prepared unit"
     HELD_MEMBERS = "held members"
     WALLTIME = "walltime"
+    RESOURCE_CLAIM = "resource claim"
 
 
 class Timers:

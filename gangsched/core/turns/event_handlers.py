@@ -25,16 +25,10 @@ from gangsched.model import events as ev
 from gangsched.model.objects import Node
 from gangsched.model.owners import OWNER_KINDS, Owner, OwnerName
 from gangsched.model.pod_group import CORE, DIALECTS, GroupKey
-from gangsched.model.resource_claims.objects import DEVICE_CLASSES
+from gangsched.model.resource_claims.objects import CLAIMS, DEVICE_CLASSES
 from gangsched.model.stated.load import ReportedUsage
 from gangsched.model.text.printable import marked
 from gangsched.model.workloads import PRIORITY_CLASSES, PodDisruptionBudget, selector_keys
-
-# Answers to effects that nothing asks for yet.
-_OF_CLAIMS = (
-    *(ev.ClaimPatched, ev.ClaimRefused, ev.ClaimUnclear, ev.ClaimCancelled),
-    *(ev.ClaimRead, ev.ClaimUnread, ev.ClaimBumped),
-)
 
 
 class ClusterObjects:
@@ -120,7 +114,9 @@ class ClusterObjects:
         before = cache.objects.objects(event.kind).get(
             (event.object.metadata.namespace, event.object.metadata.name)
         )
-        if cache.objects.put(event.kind, event.object):
+        if event.kind == CLAIMS:
+            self._scheduler.binder.claims.watched(event.object.metadata.uid, event.object)
+        if cache.put_object(event.kind, event.object):
             self._evict_soon(before, event.object)
             if not isinstance(event.object, PodDisruptionBudget):  # no pod's placement depends on these
                 meta = event.object.metadata
@@ -132,7 +128,9 @@ class ClusterObjects:
     def _remove_object(self, event: ev.ObjectGone) -> None:
         cache = self._shared.cache
         before = cache.objects.objects(event.kind).get((event.namespace, event.name))
-        if cache.objects.remove(event.kind, event.namespace, event.name, event.uid):
+        if event.kind == CLAIMS:
+            self._scheduler.binder.claims.watched(event.uid, None)
+        if cache.remove_object(event.kind, event.namespace, event.name, event.uid):
             self._evict_soon(before, None)
             cache.index.selected.unname((event.kind, event.namespace, event.name))
             self._object_changed(event.kind)
@@ -147,6 +145,8 @@ class ClusterObjects:
                 evict_soon(self._shared, scheduler.health, scheduler.audit, info)
 
     def _object_changed(self, kind: str) -> None:
+        if kind == CLAIMS:  # whom that concerns is told pod by pod, and what is freed once a turn
+            return
         self._shared.changes.append(ClusterChange(Change.OBJECT, kind=kind))
         if kind == PRIORITY_CLASSES:
             self._scheduler.group_specs.classes_changed()
@@ -185,10 +185,16 @@ class Answers:
             ev.BindFailed: binder.failed,
             ev.BindUnknown: binder.unknown,
             ev.BindCancelled: binder.cancelled,
+            ev.ClaimPatched: binder.claims.patched,
+            ev.ClaimRefused: binder.claims.refused,
+            ev.ClaimUnclear: binder.claims.unclear,
+            ev.ClaimCancelled: binder.claims.cancelled,
+            ev.ClaimRead: binder.claims.read,
+            ev.ClaimUnread: lambda e: None,
+            ev.ClaimBumped: binder.claims.bumped,
             ev.PodRead: lambda e: self._seen(e, binder.read(e)),
             ev.PodUnread: binder.report_unread,
             ev.PodBumped: lambda e: self._seen(e, binder.fenced.bumped(e)),
-            **dict.fromkeys(_OF_CLAIMS, lambda e: None),
             ev.PodPatched: audit.patched,
             ev.PodPatchFailed: audit.patch_failed,
             ev.EvictionSucceeded: lambda e: None,

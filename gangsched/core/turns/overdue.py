@@ -138,6 +138,14 @@ DEADLINES: tuple[Deadline, ...] = (
         lambda on: on.retry,
     ),
     Deadline(
+        "resource claims",
+        (DeadlineKind.RESOURCE_CLAIM,),
+        "a pause after a failed write of a resource claim is over",
+        "sends what the claim needs next",
+        (_GROUPS, _CHANGES, _LINE, _DEADLINES, _EFFECTS),
+        lambda on: on.parts.binder.claims.advance,
+    ),
+    Deadline(
         "half bound",
         (DeadlineKind.HALF_BOUND,),
         "a gang bound in part is not whole after `settleSeconds`",

@@ -63,8 +63,8 @@ FIRST: tuple[Phase, ...] = (
     Phase(
         "PreEnqueue",
         "asks plugins again whether they let these pods into the queue",
-        "pods that a change may have cured, or that plugins at the edge are to be asked about",
-        (_GROUPS, _LINE, _DEADLINES, _EFFECTS),
+        "pods that a change or a resource claim may have cured, or that plugins are to be asked about",
+        (_GROUPS, _CHANGES, _LINE, _DEADLINES, _EFFECTS),
         lambda on: on.membership.ask_pre_enqueue_again,
     ),
     Phase(
@@ -125,6 +125,14 @@ OF_GROUPS: tuple[Phase, ...] = (
         "its members, numbers and binds",
         (_GROUPS, _CHANGES, _LINE, _DEADLINES, _EFFECTS),
         lambda on: on.reconciler.reconcile,
+    ),
+    Phase(
+        "claims of members",
+        "ends the uses of claims by members whose reservations have ended, or whose binds have landed",
+        "its members' states",
+        (_GROUPS, _CHANGES, _LINE, _DEADLINES, _EFFECTS),
+        lambda on: on.binder.claims.follow,
+        only_if=lambda on: bool(on.shared.claim_uses.records),
     ),
     Phase(
         "walltime",

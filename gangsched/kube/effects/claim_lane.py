@@ -18,12 +18,12 @@ from gangsched.errors import ApiError
 from gangsched.kube.effects.binding_lane import OnceLane
 from gangsched.kube.effects.claim_writes import claim_body, claim_path, claim_target, read_claim
 from gangsched.kube.evidence import Target, outline_of
-from gangsched.kube.transport.http1 import STRATEGIC_MERGE_PATCH, Verb
+from gangsched.kube.transport.http1 import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Verb
 from gangsched.kube.transport.lane_connection import Call
 from gangsched.model.effects import PatchClaim
 from gangsched.model.events import ClaimCancelled, ClaimPatched, ClaimRefused, ClaimUnclear
 
-_PATCH = Verb("PATCH", STRATEGIC_MERGE_PATCH)
+_OF_STATUS, _OF_CLAIM = Verb("PATCH", STRATEGIC_MERGE_PATCH), Verb("PATCH", MERGE_PATCH)
 
 
 class ClaimLane(OnceLane[PatchClaim]):
@@ -38,7 +38,10 @@ class ClaimLane(OnceLane[PatchClaim]):
 
     def _request(self, call: Call[PatchClaim]) -> tuple[Verb, str, bytes]:
         item = call.item
-        return _PATCH, claim_path(item, "status" if item.is_status else ""), claim_body(item, time.time())
+        # A strategic merge patch of the claim itself writes drivers' parameters anew, in other bytes: the API
+        # server takes that for a change of the spec, and refuses it.
+        verb, path = (_OF_STATUS, "status") if item.is_status else (_OF_CLAIM, "")
+        return verb, claim_path(item, path), claim_body(item, time.time())
 
     def _proves(self, call: Call[PatchClaim], body: bytes) -> bool:
         found = outline_of(body, claim_target(call.item))

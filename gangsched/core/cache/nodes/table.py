@@ -211,8 +211,7 @@ class NodeTable:
                 amount = readable_quantities({name: offered[name]})[0].get(name, 0)
                 self.allocatable[column, row] = self.free[column, row] = amount
                 rows.append(row)
-        self.journal_start = self.journal_end + 1  # what readers know of any row may be of the former name
-        self.journal.clear()
+        self.note_all()  # what readers know of any row may be of the former name
         self.static_revision += 1
         return rows
 
@@ -350,6 +349,11 @@ class NodeTable:
     def journal_end(self) -> int:
         """Grows with every change of any row."""
         return self.journal_start + len(self.journal)
+
+    def note_all(self) -> None:
+        """Journals that any row may have changed."""
+        self.journal_start = self.journal_end + 1
+        self.journal.clear()
 
     def note(self, row: int) -> None:
         """Journals a change of this row that affects a template's capacity or score."""

@@ -45,6 +45,11 @@ class Commits:
             observer.point_began("Reserve")
         self._kept.charge_passes(unit)
         self._shared.cache.assume(plan.placements)
+        for uid, allocation in plan.claims.items():
+            self._shared.cache.claims.promise(uid, allocation)
+        for placement in plan.placements:
+            if placement.info.template.claims:
+                self._shared.claim_uses.hold(placement.info)
         self._kept.started(unit, plan)
         self._forecasts.started(unit)
         if self._shared.victims:

@@ -34,13 +34,15 @@ from gangsched.core.groups.members.pod_versions import (
 from gangsched.core.groups.members.pre_enqueue import PreEnqueue
 from gangsched.core.groups.owners import Owners
 from gangsched.core.kept.nominations import ForeignNominations, room_taken
+from gangsched.core.resource_claims.book import ClaimBook
 from gangsched.core.state.pending_hooks import HookCall
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.tables.binds import BindCause, move_bind
 from gangsched.core.state.tables.groups import Cause
 from gangsched.core.state.tables.starts import StartCause, move_start
-from gangsched.core.types.group import Group, MemberState, PodInfo
+from gangsched.core.types.cluster_events import Change, ClusterChange
+from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
 from gangsched.core.types.states import (
     ASSUMED,
     AT_THE_GATE,
@@ -56,6 +58,7 @@ from gangsched.model.devices.labels import allocation_of
 from gangsched.model.events import HookAnswered, PodAdded, PodDeleted, PodUpdated
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import POD, GroupKey, identity_of, lone_key, needs_object, role_of, stated_by
+from gangsched.model.resource_claims.objects import CLAIMS
 
 
 class Membership:
@@ -119,10 +122,32 @@ class Membership:
     def ask_pre_enqueue_again(self) -> None:
         """Once a turn: calls PreEnqueue again for pods that a change may have cured, and plugins at the
         edge."""
+        claims = self._shared.cache.claims
+        if claims.stale or claims.freed:
+            self._follow_claims(claims)
         if self._shared.enqueue_waits.again:
             for uid in self.pre_enqueue.take_cured():
                 self.ask_pre_enqueue(uid)
         self.pre_enqueue.call_plugins()
+
+    def _follow_claims(self, claims: ClaimBook) -> None:
+        """Gives pods the templates that their resource claims ask for now, and asks whether they may be
+        scheduled; announces devices that are free again."""
+        shared = self._shared
+        shared.cache.note_claims()
+        if claims.freed:
+            claims.freed = False
+            shared.changes.append(ClusterChange(Change.OBJECT, kind=CLAIMS))
+        stale, claims.stale = claims.stale, {}
+        for uid in stale:
+            info = shared.cache.pods.get(uid)
+            if info is None or info.node_name:
+                continue
+            before, info.template = info.template, shared.cache.template_of(info.pod)
+            shared.enqueue_waits.again[uid] = None
+            group = info.group
+            if group is not None and info.template is not before and group.state is GroupState.UNSCHEDULABLE:
+                shared.queue.activate(group, Cause.CURED)
 
     def pre_enqueue_answered(self, call: HookCall, event: HookAnswered) -> None:
         """Takes an answer from the edge about one pod."""
@@ -228,6 +253,7 @@ class Membership:
         if info is None:
             return
         self.pre_enqueue.forget(info)
+        shared.claim_uses.unwant(uid)
         shared.release(info)
         shared.left_node(uid)
         if info.group is not None:

@@ -73,6 +73,10 @@ class PreEnqueue:
     def lets_in(self, info: PodInfo, pod: Pod) -> bool:
         """Whether every plugin lets the pod in; reports the first refusal's reason on the pod."""
         profile = self._shared.profiles[pod.spec.scheduler_name]
+        if pod.spec.resource_claims and (problem := self._shared.cache.claims.problem(pod)):
+            if self._shared.decides and not pod.spec.scheduling_gates:
+                self._reporter.kept_out(info, f"DynamicResources: {problem}")
+            return False
         if profile.only_gates:  # nearly every pod passes here, without a call
             return not pod.spec.scheduling_gates or not profile.pre_enqueue
         raised = 0

@@ -6,13 +6,14 @@ every plugin. Source of the idea: KEP-5598 (opportunistic batching), SignPod.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from typing import TypeVar
 
 import msgspec
 import numpy as np
 
+from gangsched.core.resource_claims.pod_claims import ClaimNeed
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.templates.affinity_terms import Carried, affinity_terms_of, spread_selectors_of
 from gangsched.core.types.templates.spec_limits import n_node_requirements, over_limit, plain
@@ -44,8 +45,11 @@ NO_LABELS: Mapping[str, str] = {}
 _NO_CONSTRAINTS: Mapping[str, DeviceConstraint] = {}
 
 
-def signature(pod: Pod, labels: Mapping[str, str] = NO_LABELS) -> tuple[object, ...]:
-    """A key that is equal for pods that no plugin can distinguish. labels: those that some selector reads."""
+def signature(
+    pod: Pod, labels: Mapping[str, str] = NO_LABELS, claims: Sequence[ClaimNeed] | None = ()
+) -> tuple[object, ...]:
+    """A key that is equal for pods that no plugin can distinguish. labels: those that some selector reads.
+    claims: what the pod needs of its resource claims, None: they are not ready."""
     spec = pod.spec
     return (
         pod.metadata.namespace,
@@ -66,6 +70,7 @@ def signature(pod: Pod, labels: Mapping[str, str] = NO_LABELS) -> tuple[object, 
         device_demands_of(pod),
         share_keys(pod.metadata.annotations),
         pod.unreadable,
+        claims,
     )
 
 
@@ -104,6 +109,7 @@ class PodTemplate:
     devices beyond their number, by resource. required_ids: the resources whose device IDs must be known on
     its node, by its own annotation. asks_for_devices: a container requests an extended resource;
     device_resources: these. by_container: several do, or one requests several, so each gets its own list.
+    claims: what it needs of its resource claims; None: they are not ready.
     """
 
     __slots__ = (
@@ -115,6 +121,7 @@ class PodTemplate:
         "asks_for_devices",
         "by_column",
         "by_container",
+        "claims",
         "column_array",
         "columns",
         "constraints",
@@ -140,7 +147,12 @@ class PodTemplate:
     )
 
     def __init__(
-        self, pod: Pod, table: ResourceTable, serial: int, labels: Mapping[str, str] = NO_LABELS
+        self,
+        pod: Pod,
+        table: ResourceTable,
+        serial: int,
+        labels: Mapping[str, str] = NO_LABELS,
+        claims: tuple[ClaimNeed, ...] | None = (),
     ) -> None:
         self.serial = serial
         self.pod = pod
@@ -173,6 +185,7 @@ class PodTemplate:
         self.device_resources = tuple(name for name in self.requests if "/" in name) if n_asked else ()
         self.by_container = n_asked > 1
         self.resolve(table)
+        self.claims = claims
         self.host_ports: tuple[HostPort, ...] = tuple(sorted(_host_ports(pod.spec)))
         self.images: tuple[str, ...] = tuple(_images(pod.spec))
         self._demand: dict[str, tuple[tuple[str, int, bool], ...]] = {}
@@ -251,6 +264,8 @@ def _needs(spec: PodSpec) -> tuple[tuple[str, str], ...]:
     for volume in spec.volumes or ():
         if volume.persistent_volume_claim is not None or volume.ephemeral is not None:
             found.append(("VolumeBinding", f"spec.volumes: {volume.name} is a persistent volume"))
+    if spec.resource_claims:
+        found.append(("DynamicResources", "spec.resourceClaims"))
     return tuple(found)
 
 
@@ -259,9 +274,6 @@ def unsupported(spec: PodSpec) -> Why:
 
     Placing it anyway would break a guarantee that its user expects.
     """
-    if spec.resource_claims:
-        text = "spec.resourceClaims: claims of dynamic resource allocation are not supported (yet)"
-        return NotDoneYet(text)
     if spec.not_understood:
         return spec.not_understood
     if spec.workload_ref:

@@ -1,0 +1,361 @@
+"""ClaimWrites: brings each resource claim to what is wanted of it: allocated and reserved, or given back.
+
+Between the reservation of a gang and its first Binding all claims of all members are written; one that cannot
+be had takes back the others (core.binding.pre_bind). Nothing here waits for a write: what a claim needs next
+follows from the newest version known of it, and at most one write of a claim is on its way.
+
+    newest version                                 next
+    ─────────────────────────────────────────────  ─────────────────────────────────────────────────────────
+    lacks an entry that is wanted, no finalizer    KEEP: a patch of its finalizer
+    lacks an entry that is wanted                  ADD: the entries, and the allocation if there is none
+    has an entry that leaves, no bind of its       REMOVE: without it; without the allocation, once no entry
+    gang is on its way                             is left
+    has all that is wanted, none that leaves       nothing; when the watch has shown it, it is looked at
+
+A write of unknown outcome is settled first: a read; where that shows the version that the write was about, a
+bump, after which it cannot land. Every write carries the version that it was decided by, and is sent once the
+fence lists the claim under that version. tests/kube/claim_model.py checks the protocol exhaustively.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from gangsched.core.resource_claims.book import same_devices
+from gangsched.core.state.claim_uses import ClaimRecord, ClaimWrite
+from gangsched.core.state.state import SharedState
+from gangsched.core.types.group import ASSUMED, BOUND, DONE, ON_ITS_WAY, Group, PodInfo
+from gangsched.core.why import Why
+from gangsched.model.effects import BumpClaim, GetClaim, PatchClaim
+from gangsched.model.events import (
+    ClaimBumped,
+    ClaimCancelled,
+    ClaimPatched,
+    ClaimRead,
+    ClaimRefused,
+    ClaimUnclear,
+)
+from gangsched.model.resource_claims.objects import (
+    FINALIZER,
+    MAX_RESERVED_FOR,
+    Allocation,
+    Consumer,
+    ResourceClaim,
+)
+
+CLAIMED_FOR_KEY = "gangsched.io/claimed-for"
+"""On a claim: the gang that it is being, or was, allocated for; says whose to give back after a crash."""
+_MAX_TRIES = 8
+_FIRST_RETRY_S, _LONGEST_RETRY_S = 0.1, 5.0
+_encode = msgspec.json.Encoder().encode
+
+
+class ClaimWrites:
+    """Writes what reservations want of claims, and takes it back."""
+
+    def __init__(self, shared: SharedState) -> None:
+        self._shared = shared
+
+    # -- what units ask --------------------------------------------------------------------------------
+
+    def problem(self, members: Iterable[PodInfo]) -> Why:
+        """Returns why one of the members' claims cannot be had, as far as is known; "" if all may be."""
+        uses = self._shared.claim_uses
+        for info in members:
+            for uid in uses.of_pod.get(info.uid, ()):
+                record = uses.records[uid]
+                if record.why:
+                    return record.why
+                if self._is_reserved(record) and (why := self._looked(record)):
+                    record.why = why
+                    return why
+        return ""
+
+    def are_ready(self, members: Iterable[PodInfo]) -> bool:
+        """Whether all claims of the members are reserved for them, as the watch has shown."""
+        uses = self._shared.claim_uses
+        return all(
+            self._is_reserved(uses.records[uid]) for info in members for uid in uses.of_pod.get(info.uid, ())
+        )
+
+    def _is_reserved(self, record: ClaimRecord) -> bool:
+        claim = record.latest
+        return (
+            claim is not None
+            and record.write is ClaimWrite.NONE
+            and not _lacking(record, claim)
+            and _is_as_new(record.seen_version, claim.metadata.resource_version)
+        )
+
+    def _looked(self, record: ClaimRecord) -> Why:
+        """Returns what is wrong with a claim that is reserved, now that all earlier writes are known."""
+        claim = record.latest
+        allocation = claim.status.allocation if claim is not None else None
+        book = self._shared.cache.claims
+        for one in allocation.devices.results if allocation is not None else ():
+            if one.admin_access or one.share_id is not None:
+                continue
+            others = [uid for uid in book.holders(one.id) if uid != record.uid]
+            if others:
+                other = book.claims.get(others[0])
+                name = other.key if other is not None else others[0]
+                mine = book.claims[record.uid].key if record.uid in book.claims else record.uid
+                return f"device {one.id} of resource claim {mine} is in claim {name} too"
+        return ""
+
+    # -- in each turn ----------------------------------------------------------------------------------
+
+    def advance(self) -> None:
+        """Sends what claims need next that have changed, or whose pause is over."""
+        uses = self._shared.claim_uses
+        for uid in uses.again_s.due(self._shared.now_s):
+            uses.again_s.drop(uid)
+            uses.dirty[uid] = None
+        due, uses.dirty = uses.dirty, {}
+        for uid in due:
+            record = uses.records.get(uid)
+            if record is not None and record.write is ClaimWrite.NONE and uid not in uses.again_s:
+                self._step(record)
+
+    def follow(self, group: Group) -> None:
+        """Follows what has become of the group's members: reservations end, binds land."""
+        uses = self._shared.claim_uses
+        for info in group.members.values():
+            if info.uid in uses.of_pod and info.state is not ASSUMED:
+                if info.state in (BOUND, DONE):
+                    uses.landed(info.uid)
+                else:
+                    uses.unwant(info.uid)
+                    self._shared.enqueue_waits.again[info.uid] = None
+        if uses.dirty:
+            self.advance()
+
+    def watched(self, uid: str, claim: ResourceClaim | None) -> None:
+        """Takes in what the watch shows of a claim; None: that it is gone."""
+        record = self._shared.claim_uses.records.get(uid)
+        if record is None:
+            return
+        if claim is not None:
+            record.seen_version = claim.metadata.resource_version
+        self._take_in(record, claim)
+        self.advance()
+
+    def _step(self, record: ClaimRecord) -> None:
+        uses, claim = self._shared.claim_uses, record.latest
+        if claim is None:
+            record.leaves = {}
+            if record.wants:
+                record.why = record.why or "its resource claim is gone"
+                self._tell(record)
+            elif not record.held:
+                uses.end(record)
+            return
+        there = {one.uid for one in claim.status.reserved_for or ()}
+        gone = [pod for pod in record.leaves if pod in there]
+        is_empty = claim.status.allocation is not None and not there
+        if gone or (record.leaves and not record.wants and is_empty):
+            if self._may_land(record.leaves):
+                uses.dirty[record.uid] = None
+            else:
+                self._remove(record, claim, gone)
+            return
+        record.leaves = {}
+        if record.wants and not record.why and _lacking(record, claim):
+            self._add(record, claim)
+        elif record.wants:
+            self._tell(record)
+        elif not record.held:
+            uses.end(record)
+
+    def _may_land(self, pods: Iterable[str]) -> bool:
+        """Whether a Binding of one of the pods, or of its gang, may still land."""
+        for pod in pods:
+            info = self._shared.cache.pods.get(pod)
+            group = info.group if info is not None else None
+            if group is not None and any(one.bind in ON_ITS_WAY for one in group.members.values()):
+                return True
+        return False
+
+    def _add(self, record: ClaimRecord, claim: ResourceClaim) -> None:
+        meta, status = claim.metadata, claim.status
+        promised = self._shared.cache.claims.promised.get(record.uid)
+        if meta.deletion_timestamp is not None:
+            record.why = f"resource claim {claim.key} is being deleted"
+        elif status.allocation is None and promised is None:
+            record.why = f"resource claim {claim.key} has been deallocated"
+        elif status.allocation is not None and promised is not None and _differ(status.allocation, promised):
+            record.why = f"resource claim {claim.key} has been allocated by another scheduler"
+        lacking = _lacking(record, claim)
+        if len(status.reserved_for or ()) + len(lacking) > MAX_RESERVED_FOR:
+            most = f"is reserved for {MAX_RESERVED_FOR} pods, the most"
+            record.why = f"resource claim {claim.key} {most}"
+        if record.why:
+            self._tell(record)
+        elif FINALIZER not in (meta.finalizers or ()):
+            patch = {
+                "metadata": {
+                    "finalizers": [*(meta.finalizers or ()), FINALIZER],
+                    "annotations": {CLAIMED_FOR_KEY: record.group},
+                }
+            }
+            self._send(record, claim, ClaimWrite.KEEP, patch)
+        else:
+            written: dict[str, Any] = {"reservedFor": lacking}
+            if status.allocation is None:
+                written["allocation"] = promised
+            self._send(record, claim, ClaimWrite.ADD, {"status": written})
+
+    def _remove(self, record: ClaimRecord, claim: ResourceClaim, gone: Sequence[str]) -> None:
+        left = [one for one in claim.status.reserved_for or () if one.uid not in gone]
+        written: dict[str, Any] = {"reservedFor": [{"$patch": "delete", "uid": uid} for uid in gone]}
+        if not left:
+            written = {"reservedFor": None, "allocation": None}
+        self._send(record, claim, ClaimWrite.REMOVE, {"status": written})
+
+    def _send(
+        self, record: ClaimRecord, claim: ResourceClaim, write: ClaimWrite, patch: dict[str, Any]
+    ) -> None:
+        uses, meta = self._shared.claim_uses, claim.metadata
+        uses.n_tickets += 1
+        record.write, record.ticket = write, uses.n_tickets
+        record.sent_version = meta.resource_version
+        self._shared.count("claims_written")
+        self._shared.emit(
+            PatchClaim(
+                record.uid,
+                meta.namespace,
+                meta.name,
+                meta.resource_version,
+                _encode(patch),
+                write is not ClaimWrite.KEEP,
+                record.group,
+                record.ticket,
+                record.cause_id,
+            )
+        )
+
+    def _tell(self, record: ClaimRecord) -> None:
+        """Has the groups looked at whose members want the claim."""
+        for pod in record.wants:
+            info = self._shared.cache.pods.get(pod)
+            if info is not None and info.group is not None:
+                self._shared.mark_group(info.group)
+
+    # -- answers ---------------------------------------------------------------------------------------
+
+    def patched(self, event: ClaimPatched) -> None:
+        record = self._expected(event.uid, event.ticket)
+        if record is not None:
+            record.n_tries = 0
+            self._settled(record, event.claim)
+            self.advance()
+
+    def refused(self, event: ClaimRefused) -> None:
+        record = self._expected(event.uid, event.ticket)
+        if record is None:
+            return
+        name = record.latest.key if record.latest is not None else event.uid
+        why = f"writing resource claim {name}: {event.message} ({event.code})"
+        if event.code == 404:
+            self._settled(record, None)
+            self.advance()
+            return
+        record.write = ClaimWrite.NONE
+        if record.wants:
+            record.why = why
+        self._pause(record, why)
+
+    def cancelled(self, event: ClaimCancelled) -> None:
+        record = self._expected(event.uid, event.ticket)
+        if record is not None:
+            record.write = ClaimWrite.NONE
+            self._shared.claim_uses.dirty[record.uid] = None
+            self.advance()
+
+    def unclear(self, event: ClaimUnclear) -> None:
+        record = self._expected(event.uid, event.ticket)
+        if record is not None and record.latest is not None:
+            record.n_tries += 1
+            if record.n_tries >= _MAX_TRIES and record.wants:
+                record.why = f"writing resource claim {record.latest.key}: {event.message}"
+            record.write = ClaimWrite.READ
+            meta = record.latest.metadata
+            self._shared.emit(GetClaim(record.uid, meta.namespace, meta.name, record.cause_id))
+
+    def read(self, event: ClaimRead) -> None:
+        record = self._shared.claim_uses.records.get(event.uid)
+        if record is None or record.write is not ClaimWrite.READ:
+            return
+        claim = event.claim
+        if claim is not None and claim.metadata.resource_version == record.sent_version:
+            record.write = ClaimWrite.BUMP
+            meta = claim.metadata
+            self._shared.count("claims_bumped")
+            self._shared.emit(BumpClaim(record.uid, meta.namespace, meta.name, record.cause_id))
+        else:
+            self._settled(record, claim)
+            self.advance()
+
+    def bumped(self, event: ClaimBumped) -> None:
+        record = self._shared.claim_uses.records.get(event.uid)
+        if record is not None and record.write is ClaimWrite.BUMP:
+            self._settled(record, event.claim)
+            self.advance()
+
+    def _settled(self, record: ClaimRecord, claim: ResourceClaim | None) -> None:
+        """Takes in a version after which no write that was sent can land."""
+        record.write = ClaimWrite.NONE
+        self._take_in(record, claim)
+        if record.n_tries:
+            self._pause(record, record.why)
+        self._tell(record)
+
+    def _take_in(self, record: ClaimRecord, claim: ResourceClaim | None) -> None:
+        known = record.latest
+        if claim is None or claim.metadata.uid != record.uid:
+            record.latest = None
+        elif known is None or not _is_as_new(
+            known.metadata.resource_version, claim.metadata.resource_version
+        ):
+            record.latest = claim
+        self._shared.claim_uses.dirty[record.uid] = None
+        if record.wants and record.write is ClaimWrite.NONE:
+            self._tell(record)
+
+    def _pause(self, record: ClaimRecord, why: Why) -> None:
+        wait_s = min(_FIRST_RETRY_S * 2 ** max(record.n_tries - 1, 0), _LONGEST_RETRY_S)
+        self._shared.claim_uses.again_s.set(record.uid, self._shared.now_s + wait_s)
+        self._tell(record)
+
+    def _expected(self, uid: str, ticket: int) -> ClaimRecord | None:
+        record = self._shared.claim_uses.records.get(uid)
+        return record if record is not None and record.ticket == ticket and _is_sent(record) else None
+
+
+def _differ(one: Allocation, other: Allocation) -> bool:
+    return not same_devices(one, other)
+
+
+def _is_sent(record: ClaimRecord) -> bool:
+    return record.write in (ClaimWrite.KEEP, ClaimWrite.ADD, ClaimWrite.REMOVE)
+
+
+def _lacking(record: ClaimRecord, claim: ResourceClaim) -> list[Consumer]:
+    """Returns the wanted entries that the claim does not have; all of them while it is not allocated."""
+    if claim.status.allocation is None:
+        return list(record.wants.values())
+    there = {one.uid for one in claim.status.reserved_for or ()}
+    return [one for uid, one in record.wants.items() if uid not in there]
+
+
+def _is_as_new(version: str, other: str) -> bool:
+    """Whether a version is the other one or a later one."""
+    if version.isdecimal() and other.isdecimal():
+        return int(version) >= int(other)
+    return version == other
+
+
+__all__ = ["CLAIMED_FOR_KEY", "ClaimWrites"]

@@ -1,0 +1,83 @@
+"""Which devices the claims of placed members get: decided once all of them have their nodes.
+
+Called by core.cycle.cycle. Nodes are solved one by one where they do not depend on each other, so that what a
+plan costs grows with its members. plugins.resources.dynamic_resources has counted that it is possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from itertools import count
+from uuid import UUID
+
+from gangsched.core.cache.trial import Trial
+from gangsched.core.resource_claims.book import ClaimBook
+from gangsched.core.resource_claims.candidates import AllocationError
+from gangsched.core.resource_claims.joint import PlacedPods, open_shared, solve
+from gangsched.core.resource_claims.requests import ClaimProblem
+from gangsched.core.resource_claims.results import allocation
+from gangsched.core.types.placement import Placement
+from gangsched.model.resource_claims.objects import Allocation
+
+
+def allocate_claims(trial: Trial, placements: Sequence[Placement]) -> dict[str, Allocation] | str:
+    """Returns the allocations by the claims' UIDs; or why there are none after all, where a search has ended
+    at its budget."""
+    book = trial.claims
+    having = [one for one in placements if one.info.template.claims]
+    is_joint = book.pools.has_shared or any(
+        open_shared(book, one.info.template.claims or ()) for one in having
+    )
+    parts: dict[int, list[Placement]] = {}
+    for one in having:
+        parts.setdefault(0 if is_joint else one.row, []).append(one)
+    found: dict[str, Allocation] = {}
+    for part in parts.values():
+        try:
+            mine = _allocated(book, trial, part)
+        except (AllocationError, ClaimProblem) as error:
+            return error.reason
+        if mine is None:
+            return "the search for devices for its resource claims was given up"
+        found |= mine
+    return found
+
+
+def _allocated(book: ClaimBook, trial: Trial, part: Sequence[Placement]) -> dict[str, Allocation] | None:
+    # Equal pods of a node one after the other: they could change places, which need not be tried.
+    ordered = sorted(part, key=lambda one: (one.row, one.info.template.serial))
+    placed: list[PlacedPods] = []
+    for one in ordered:
+        node, needs = trial.node(one.row), one.info.template.claims or ()
+        assert node is not None, "a member was placed on a node"
+        last = placed[-1] if placed else None
+        if last is not None and last.node is node and last.needs == needs:
+            placed[-1] = last._replace(n=last.n + 1)
+        else:
+            placed.append(PlacedPods(node, needs))
+    solution = solve(book, placed)
+    if solution.own is None:
+        return None
+    found: dict[str, Allocation] = {}
+    for one, chosen_of in zip(ordered, solution.own, strict=True):
+        name, chosen = trial.name(one.row), iter(chosen_of)
+        claims = book.claims_of(one.info.pod)
+        for need in one.info.template.claims or ():
+            if need.digest:
+                uid = claims[need.entry].metadata.uid
+                prepared = book.prepared(need.digest)
+                found[uid] = allocation(prepared, next(chosen), name, _share_ids(book, uid).__next__)
+            elif need.uid in solution.shared and need.uid not in found:
+                prepared = book.prepared(book.digest(need.uid))
+                ids = _share_ids(book, need.uid)
+                found[need.uid] = allocation(prepared, solution.shared[need.uid], name, ids.__next__)
+    return found
+
+
+def _share_ids(book: ClaimBook, uid: str) -> Iterator[str]:
+    """Yields IDs for shares of devices that no other claim, and no other version of this one, has."""
+    version = book.claims[uid].metadata.resource_version
+    for n in count():
+        digest = blake2b(f"{uid}/{version}/{n}".encode(), digest_size=16).digest()
+        yield str(UUID(bytes=digest, version=4))

@@ -1,0 +1,120 @@
+"""ClaimUses: what is being written about resource claims, and for which pods. Data; core.binding.claim_writes
+moves it.
+
+A use is a pod's use of a claim. It is wanted from the pod's reservation on, until its bind has landed; when
+the reservation ends first, its entry is taken off the claim, and with the last entry the allocation.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from gangsched.core.resource_claims.book import ClaimBook
+from gangsched.core.state.timers import DeadlineKind, Deadlines, Timers
+from gangsched.core.types.group import PodInfo
+from gangsched.core.why import Why
+from gangsched.model.resource_claims.objects import Consumer, ResourceClaim
+
+
+class ClaimWrite(enum.Enum):
+    """What is on its way for a claim, whose outcome is not known yet."""
+
+    NONE = "none"
+    KEEP = "keep"
+    """The finalizer, without which a deleted claim would free a running pod's devices."""
+    ADD = "add"
+    """Entries for pods, and the allocation if the claim has none."""
+    REMOVE = "remove"
+    """Entries are taken off, with the last one the allocation."""
+    READ = "read"
+    BUMP = "bump"
+
+
+class ClaimRecord(msgspec.Struct, eq=False):
+    """One claim that reservations use. held, wants, leaves: by the pod's UID: it is reserved and nothing may
+    be written for it yet; its entry is to be there; it is not to be there any more. latest: the newest
+    version known, from an answer or the watch, None: it is gone; seen_version: the newest that the watch has
+    shown.
+    write: what is on its way, by the version `sent_version`. n_tries: how many in a row had no clear answer.
+    why: why the claim cannot be had.
+    """
+
+    uid: str
+    latest: ResourceClaim | None
+    seen_version: str
+    group: str = ""
+    cause_id: str = ""
+    held: dict[str, Consumer] = {}
+    wants: dict[str, Consumer] = {}
+    leaves: dict[str, Consumer] = {}
+    write: ClaimWrite = ClaimWrite.NONE
+    ticket: int = 0
+    sent_version: str = ""
+    n_tries: int = 0
+    why: Why = ""
+
+
+class ClaimUses:
+    """All records, by claim and by pod. dirty: claims to be looked at before the turn ends."""
+
+    def __init__(self, book: ClaimBook, timers: Timers) -> None:
+        self._book = book
+        self.records: dict[str, ClaimRecord] = {}
+        self.of_pod: dict[str, dict[str, None]] = {}
+        self.dirty: dict[str, None] = {}
+        self.n_tickets = 0
+        self.again_s: Deadlines[str] = Deadlines(timers, DeadlineKind.RESOURCE_CLAIM)
+        """Claims of which a write has failed, and when it is tried again."""
+
+    def hold(self, info: PodInfo) -> None:
+        """Notes a reserved pod's claims, of which nothing is written yet."""
+        meta = info.pod.metadata
+        for claim in self._book.claims_of(info.pod).values():
+            uid = claim.metadata.uid
+            record = self.records.get(uid)
+            if record is None:
+                record = self.records[uid] = ClaimRecord(uid, claim, claim.metadata.resource_version)
+            record.leaves.pop(info.uid, None)
+            record.held[info.uid] = Consumer(resource="pods", name=meta.name, uid=info.uid)
+            self.of_pod.setdefault(info.uid, {})[uid] = None
+
+    def want(self, info: PodInfo, group: str, cause_id: str) -> None:
+        """Has the entries of a pod that was held written on all its claims."""
+        for uid in self.of_pod.get(info.uid, ()):
+            record = self.records[uid]
+            consumer = record.held.pop(info.uid, None)
+            if consumer is not None:
+                record.wants[info.uid] = consumer
+            record.group, record.cause_id, record.why, record.n_tries = group, cause_id, "", 0
+            self.dirty[uid] = None
+
+    def unwant(self, pod: str) -> None:
+        """Takes back what is held and wanted for a pod whose reservation has ended."""
+        for uid in self.of_pod.pop(pod, ()):
+            record = self.records[uid]
+            record.held.pop(pod, None)
+            consumer = record.wants.pop(pod, None)
+            if consumer is not None:
+                record.leaves[pod] = consumer
+                self._book.leaving[uid] = None
+            self.dirty[uid] = None
+
+    def landed(self, pod: str) -> None:
+        """Ends the uses of a pod that is bound: its entries stay."""
+        for uid in self.of_pod.pop(pod, ()):
+            record = self.records[uid]
+            record.held.pop(pod, None)
+            record.wants.pop(pod, None)
+            self.dirty[uid] = None
+
+    def end(self, record: ClaimRecord) -> None:
+        """Drops a record that nothing uses: what the API says of the claim is all there is to know."""
+        del self.records[record.uid]
+        self.again_s.drop(record.uid)
+        self._book.leaving.pop(record.uid, None)
+        self._book.release(record.uid)
+        claim = self._book.claims.get(record.uid)
+        if claim is not None:
+            self._book.stale.update(dict.fromkeys(self._book.users(claim)))

@@ -1,0 +1,267 @@
+"""DynamicResources: on which nodes a pod's resource claims are, or can be allocated, and for how many pods.
+
+Claims of each pod's own are a capacity: the node takes as many pods as find devices there together, with
+those of the gang's members that were placed there before, whose devices may still be others. A claim that
+several pods use, and devices that more than one node reaches, make it one member at a time: all members
+placed so far are solved again with each node that the next one may go to. Which devices are taken is decided
+when all have their nodes (core.cycle.claim_allocation).
+
+Source: kube-scheduler 1.37 `plugins/dynamicresources/dynamicresources.go`, for what is asked and its words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.interface import (
+    EVERYWHERE,
+    SKIP,
+    SUCCESS,
+    BoolArray,
+    Change,
+    ClusterChange,
+    CycleState,
+    IntArray,
+    Rows,
+    Status,
+)
+from gangsched.core.resource_claims.book import KINDS, ClaimBook
+from gangsched.core.resource_claims.candidates import AllocationError
+from gangsched.core.resource_claims.copies import MOST, Copies
+from gangsched.core.resource_claims.joint import PlacedPods, open_shared, solve
+from gangsched.core.resource_claims.pod_claims import ClaimNeed
+from gangsched.core.resource_claims.requests import ClaimProblem
+from gangsched.core.types.arrays import NO_LIMIT
+from gangsched.core.types.templates.pod_template import PodTemplate
+from gangsched.core.why import Why
+from gangsched.errors import ConfigError
+from gangsched.model.objects import Node
+from gangsched.model.resource_claims.objects import MAX_RESERVED_FOR, ResourceClaim
+from gangsched.model.selectors import matches_node
+from gangsched.reading.durations import duration_s
+
+REASON_ELSEWHERE = "resourceclaim not available on the node"
+REASON_NONE = "cannot allocate all claims"
+
+
+class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """DynamicResourcesArgs. Raises: ValueError."""
+
+    filter_timeout: Annotated[str, Meta(description="Accepted; a search ends after a number of steps.")] = (
+        "10s"
+    )
+    binding_timeout: Annotated[
+        str, Meta(description="Accepted; binding conditions are not waited for yet.")
+    ] = "10m"
+
+    def __post_init__(self) -> None:
+        try:
+            filter_s = duration_s(self.filter_timeout, "filterTimeout")
+            binding_s = duration_s(self.binding_timeout, "bindingTimeout")
+        except ConfigError as error:
+            raise ValueError(f"{error.path}: {error.message}") from None
+        if filter_s < 0:
+            raise ValueError(f"filterTimeout: {self.filter_timeout} is below zero")
+        if binding_s < 1:
+            raise ValueError(f"bindingTimeout: {self.binding_timeout} is below 1s")
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    """own: digests of the claims of each pod's own. allocated: claims that have a place. is_joint: whether
+    nodes depend on each other, by a claim that several use or by devices that several nodes reach."""
+
+    own: tuple[str, ...]
+    allocated: tuple[ResourceClaim, ...]
+    is_joint: bool
+
+
+class DynamicResources:
+    """Filter and capacity for claims."""
+
+    name = "DynamicResources"
+    sees_pods: ClassVar[bool] = True
+    watches: ClassVar[tuple[str, ...]] = KINDS
+    cured_by = Change.NODE_ADDED | Change.NODE_LABELS | Change.OBJECT
+
+    def __init__(self, args: Args | None = None) -> None:
+        self._args = args or Args()
+        self._copies: Copies | None = None
+
+    def concerns(self, template: PodTemplate) -> bool:
+        return bool(template.spec.resource_claims)
+
+    def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
+        book = view.claims
+        if template.claims is None:
+            return Status.unresolvable(book.problem(template.pod) or "its resource claims are not ready")
+        own = tuple(need.digest for need in template.claims if need.digest)
+        open_to_all = open_shared(book, template.claims)
+        allocated: list[ResourceClaim] = []
+        try:
+            for digest in (*own, *(book.digest(uid) for uid in open_to_all)):
+                book.prepared(digest)
+        except ClaimProblem as problem:
+            return Status.unresolvable(problem.reason)
+        for need in template.claims:
+            if need.uid and need.uid not in open_to_all:
+                claim = book.claims[need.uid]
+                if len(claim.status.reserved_for or ()) >= MAX_RESERVED_FOR:
+                    return Status.unresolvable("resourceclaim in use")
+                allocated.append(claim)
+        is_joint = bool(open_to_all) or (bool(own) and book.pools.has_shared)
+        state.data[self.name] = _Asked(own, tuple(allocated), is_joint)
+        return SUCCESS if is_joint or allocated else SKIP
+
+    def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
+        mask: BoolArray = view.live.copy()
+        for _, out in self.reasons_of_filter(state, template, view):
+            mask &= ~out
+        return mask
+
+    def capacity(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: Rows = EVERYWHERE
+    ) -> IntArray | None:
+        if not template.claims or not any(need.digest for need in template.claims):
+            return None
+        asked = np.arange(view.n_rows)[rows]
+        found = np.zeros(len(asked), dtype=np.int64)
+        placed = _placed(view)
+        for i, row in enumerate(asked.tolist()):
+            found[i] = self._count(template, view, row, placed.get(row, ()))[0]
+        return found
+
+    def capacity_on(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, row: int
+    ) -> int | None:
+        if not template.claims or not any(need.digest for need in template.claims):
+            return None
+        return self._count(template, view, row, _placed(view).get(row, ()))[0]
+
+    def reasons(
+        self, state: CycleState, template: PodTemplate, view: ClusterView
+    ) -> Sequence[tuple[Why, BoolArray]]:
+        found = list(self.reasons_of_filter(state, template, view)) if self.name in state.data else []
+        by_reason: dict[str, list[int]] = {}
+        placed = _placed(view)
+        for row in np.flatnonzero(view.live).tolist() if template.claims else ():
+            n, reason = self._count(template, view, row, placed.get(row, ()))
+            if not n:
+                by_reason.setdefault(reason, []).append(row)
+        for reason, rows in by_reason.items():
+            out = np.zeros(view.n_rows, dtype=np.bool_)
+            out[rows] = True
+            found.append((reason, out))
+        return found
+
+    def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
+        return change.what is not Change.OBJECT or change.kind in self.watches
+
+    # -- nodes on their own ------------------------------------------------------------------------------
+
+    def _count(
+        self,
+        template: PodTemplate,
+        view: ClusterView,
+        row: int,
+        before: Sequence[tuple[tuple[ClaimNeed, ...], int]],
+    ) -> tuple[int, str]:
+        """How many more pods of the template find devices on the node, and why none does."""
+        node = view.node(row)
+        own = _digests(template.claims or ())
+        if not own:
+            return NO_LIMIT, ""
+        if node is None:
+            return 0, REASON_NONE
+        there = [(_digests(needs), n) for needs, n in before]
+        copies = self._copies_of(view.claims)
+        count = copies.count(view.claims.offer(node), own, [one for one in there if one[0]])
+        return (NO_LIMIT if count.n >= MOST else count.n), count.error or REASON_NONE
+
+    def _copies_of(self, book: ClaimBook) -> Copies:
+        if self._copies is None or self._copies.book is not book:
+            self._copies = Copies(book)
+        return self._copies
+
+    # -- nodes that depend on each other -----------------------------------------------------------------
+
+    def reasons_of_filter(
+        self, state: CycleState, template: PodTemplate, view: ClusterView
+    ) -> list[tuple[str, BoolArray]]:
+        """Returns where allocated claims are not, and where the next member finds no devices beside those
+        placed before."""
+        asked: _Asked = state.data[self.name]
+        book, elsewhere = view.claims, np.zeros(view.n_rows, dtype=np.bool_)
+        for row in np.flatnonzero(view.live).tolist() if asked.allocated else ():
+            node = view.node(row)
+            elsewhere[row] = node is None or not all(_is_on(one, node, book) for one in asked.allocated)
+        found = [(REASON_ELSEWHERE, elsewhere)]
+        if asked.is_joint:
+            by_reason: dict[str, list[int]] = {}
+            self._judge(template, view, view.live & ~elsewhere, by_reason)
+            for reason, rows in by_reason.items():
+                out = np.zeros(view.n_rows, dtype=np.bool_)
+                out[rows] = True
+                found.append((reason, out))
+        return found
+
+    def _judge(
+        self, template: PodTemplate, view: ClusterView, among: BoolArray, by_reason: dict[str, list[int]]
+    ) -> None:
+        book = view.claims
+        before = [
+            PlacedPods(node, needs, n)
+            for row, pods in _placed(view).items()
+            if (node := view.node(row)) is not None
+            for needs, n in pods
+        ]
+        there = {one.node.metadata.name for one in before}
+        alike: dict[object, str] = {}
+        for row in np.flatnonzero(among).tolist():
+            node = view.node(row)
+            if node is None or not template.claims:
+                continue
+            # Nodes that reach the same pools, and nothing placed on either, have one answer.
+            name = node.metadata.name
+            key = name if name in there else tuple(map(id, book.offer(node).pools))
+            reason = alike.get(key)
+            if reason is None:
+                reason = alike[key] = _why_not(book, [*before, PlacedPods(node, template.claims)])
+            if reason:
+                by_reason.setdefault(reason, []).append(row)
+
+
+def _why_not(book: ClaimBook, placed: Sequence[PlacedPods]) -> str:
+    try:
+        return "" if solve(book, placed).own is not None else REASON_NONE
+    except (AllocationError, ClaimProblem) as error:
+        return error.reason
+
+
+def _placed(view: ClusterView) -> dict[int, list[tuple[tuple[ClaimNeed, ...], int]]]:
+    """By row: the pods with claims that were placed on the Trial, (what each needs, how many)."""
+    found: dict[int, list[tuple[tuple[ClaimNeed, ...], int]]] = {}
+    for row, template, n in view.placed:
+        if template.claims:
+            found.setdefault(row, []).append((template.claims, n))
+    return found
+
+
+def _digests(needs: Sequence[ClaimNeed]) -> tuple[str, ...]:
+    return tuple(need.digest for need in needs if need.digest)
+
+
+def _is_on(claim: ResourceClaim, node: Node, book: ClaimBook) -> bool:
+    """Whether an allocated claim can be used on the node."""
+    allocation = book.allocation(claim.metadata.uid)
+    if allocation is None or allocation.node_selector is None:
+        return allocation is not None
+    return matches_node(allocation.node_selector, node.metadata.name, node.metadata.labels or {})
+
+
+__all__ = ["Args", "DynamicResources"]

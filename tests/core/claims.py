@@ -1,0 +1,264 @@
+"""A scenario's cluster with Dynamic Resource Allocation: slices, claims, and a server that writes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Self
+
+import msgspec
+from msgspec.structs import replace
+
+from gangsched.config import SchedulerConfig, Settings, parse_config
+from gangsched.core.scheduler import Scheduler
+from gangsched.lab.sim.making import scheduler_of
+from gangsched.lab.sim.objects import make_node, make_pod
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+from gangsched.model.objects import (
+    ObjectMeta,
+    OwnerReference,
+    Pod,
+    PodResourceClaim,
+    PodResourceClaimStatus,
+)
+from gangsched.model.resource_claims.objects import (
+    CLAIMS,
+    DEVICE_CLASSES,
+    SLICES,
+    DeviceClass,
+    ResourceClaim,
+    ResourceSlice,
+)
+from gangsched.plugins import IN_TREE
+from tests.support.scenario import Cluster
+
+DRIVER = "gpu.example.com"
+_CONFIG = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: gangsched
+  plugins: {multiPoint: {enabled: [{name: DynamicResources}]}}
+"""
+Json = dict[str, Any]
+
+
+@cache
+def _config() -> SchedulerConfig:
+    return parse_config(_CONFIG, source="claims", plugins=IN_TREE)
+
+
+def _make(settings: Settings) -> Scheduler:
+    return scheduler_of(_config(), settings)
+
+
+def gpus(node: str, n: int, **more: Any) -> Json:
+    """A node's slice of n devices, two NUMA nodes with half of them each."""
+    devices = [
+        {"name": f"gpu-{i}", "attributes": {"model": {"string": "H200"}, "numa": {"int": 2 * i // n}}}
+        for i in range(n)
+    ]
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    return {"driver": DRIVER, "pool": pool, "nodeName": node, "devices": devices, **more}
+
+
+def wish(count: int = 1, expression: str = "", **more: Any) -> Json:
+    """The spec of a claim with one request, `gpu`."""
+    selectors = [{"cel": {"expression": expression}}] if expression else None
+    exactly = {"deviceClassName": "gpu", "count": count, "allocationMode": "ExactCount", **more}
+    return {"devices": {"requests": [{"name": "gpu", "exactly": exactly | {"selectors": selectors}}]}}
+
+
+class ClaimCluster(Cluster):
+    """`claim_answer` says ok, hold (no answer yet), lost (unclear, nothing written), late (unclear, written),
+    or a code."""
+
+    def __init__(self, **options: Any) -> None:
+        self.resource_claims: dict[str, Json] = {}
+        self.claim_answer: Callable[[ef.PatchClaim], str] = lambda patch: "ok"
+        self.held_patches: list[ef.PatchClaim] = []
+        self.shows_claims = True
+        self.others: dict[tuple[str, str], Any] = {}
+        super().__init__(make=_make, **options)
+        self.put(
+            DEVICE_CLASSES,
+            {
+                "metadata": {"name": "gpu", "uid": "uid-gpu"},
+                "spec": {"selectors": [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}]},
+            },
+            DeviceClass,
+        )
+
+    def put(self, kind: str, raw: Json, type_: Any) -> Self:
+        """An object that is listed at once."""
+        raw["metadata"]["resourceVersion"] = self._next()
+        one = _read(raw, type_)
+        self.others[kind, one.metadata.name] = one
+        return self.tell(ev.ObjectPut(kind, one))
+
+    def offer(self, *names: str, gpus_each: int = 8, **more: Any) -> Self:
+        """Nodes with their slices."""
+        for name in names:
+            self.node(make_node(name, gpus=0, listed=False))
+            spec = gpus(name, gpus_each, **more)
+            self.slice(f"slice-{name}", spec)
+        return self
+
+    def slice(self, name: str, spec: Json) -> Self:
+        return self.put(
+            SLICES, {"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": spec}, ResourceSlice
+        )
+
+    def make_claim(self, name: str, spec: Json, *, owner: Pod | None = None, **status: Any) -> Json:
+        """A claim is created; with an owner as its controller does."""
+        meta: Json = {"name": name, "namespace": "d", "uid": f"uid-{name}"}
+        if owner is not None:
+            meta["ownerReferences"] = [
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "name": owner.metadata.name,
+                    "uid": owner.metadata.uid,
+                    "controller": True,
+                }
+            ]
+        raw = {"metadata": meta, "spec": spec, "status": status}
+        self.write(raw)
+        return raw
+
+    def write(self, raw: Json) -> None:
+        """A version of a claim is stored, and shown unless the watch lags."""
+        raw["metadata"]["resourceVersion"] = self._next()
+        self.resource_claims[raw["metadata"]["uid"]] = raw
+        if self.shows_claims:
+            self.show(raw["metadata"]["uid"])
+
+    def show(self, uid: str) -> Self:
+        return self.tell(ev.ObjectPut(CLAIMS, _read(self.resource_claims[uid], ResourceClaim)))
+
+    def show_all(self) -> Self:
+        self.shows_claims = True
+        for uid in self.resource_claims:
+            self.show(uid)
+        return self
+
+    def want(self, name: str, spec: Json, **options: Any) -> Pod:
+        """A pod with a claim of its own, which is made for it."""
+        pod = with_claims(make_pod(name, gpus=0, **options), own=("gpu",))
+        self.make_claim(f"{name}-gpu", spec, owner=pod)
+        return pod
+
+    def restart(self) -> Self:
+        super().restart()
+        events: list[ev.Event] = [ev.ObjectPut(kind, one) for (kind, _), one in self.others.items()]
+        events += [ev.ObjectPut(CLAIMS, _read(raw, ResourceClaim)) for raw in self.resource_claims.values()]
+        self.held_patches.clear()
+        return self.tell(*events)
+
+    # -- the server's answers ----------------------------------------------------------------------------
+
+    def _done(self, effects: list[ef.Effect]) -> None:
+        super()._done(effects)
+        for effect in effects:
+            if isinstance(effect, ef.PatchClaim):
+                self._patch_claim(effect)
+            elif isinstance(effect, ef.GetClaim):
+                self.tell(ev.ClaimRead(effect.uid, self._stored(effect.uid)))
+            elif isinstance(effect, ef.BumpClaim):
+                raw = self.resource_claims.get(effect.uid)
+                if raw is not None:
+                    self.write(json.loads(json.dumps(raw)))
+                self.tell(ev.ClaimBumped(effect.uid, self._stored(effect.uid)))
+            elif isinstance(effect, ef.CancelBinds):
+                for patch in [one for one in self.held_patches if one.cause_id == effect.cause_id]:
+                    self.held_patches.remove(patch)
+                    self.tell(ev.ClaimCancelled(patch.uid, patch.ticket))
+
+    def _stored(self, uid: str) -> ResourceClaim | None:
+        raw = self.resource_claims.get(uid)
+        return None if raw is None else _read(raw, ResourceClaim)
+
+    def _patch_claim(self, patch: ef.PatchClaim) -> None:
+        said = self.claim_answer(patch)
+        if said == "hold":
+            self.held_patches.append(patch)
+        elif said == "lost":
+            self.held_patches.append(patch)
+            self.tell(ev.ClaimUnclear(patch.uid, patch.ticket, "timed out"))
+        elif said == "late":
+            self.land(patch)
+            self.tell(ev.ClaimUnclear(patch.uid, patch.ticket, "timed out"))
+        elif said != "ok":
+            self.tell(ev.ClaimRefused(patch.uid, patch.ticket, int(said), "Refused", "no"))
+        elif self.land(patch):
+            claim = self._stored(patch.uid)
+            assert claim is not None
+            self.tell(ev.ClaimPatched(patch.uid, patch.ticket, claim))
+        else:
+            self.tell(ev.ClaimUnclear(patch.uid, patch.ticket, "the object has been modified"))
+
+    def land(self, patch: ef.PatchClaim) -> bool:
+        """The server takes in the patch, if it is about the stored version."""
+        raw = self.resource_claims.get(patch.uid)
+        if raw is None or raw["metadata"]["resourceVersion"] != patch.resource_version:
+            return False
+        now, body = json.loads(json.dumps(raw)), json.loads(patch.patch)
+        if patch.is_status:
+            _merge_status(now.setdefault("status", {}), body["status"])
+        else:
+            meta, more = now["metadata"], body["metadata"]
+            meta["finalizers"] = more["finalizers"]
+            meta["annotations"] = {**meta.get("annotations", {}), **more["annotations"]}
+        self.write(now)
+        return True
+
+    # -- what can be seen --------------------------------------------------------------------------------
+
+    def devices(self, claim: str) -> list[str]:
+        """The names of the devices that the claim has, with their pools."""
+        allocation = (self.resource_claims[f"uid-{claim}"].get("status") or {}).get("allocation") or {}
+        return [f"{one['pool']}/{one['device']}" for one in allocation.get("devices", {}).get("results", ())]
+
+    def reserved(self, claim: str) -> list[str]:
+        return [
+            one["name"]
+            for one in (self.resource_claims[f"uid-{claim}"].get("status") or {}).get("reservedFor") or ()
+        ]
+
+
+def with_claims(pod: Pod, *, own: tuple[str, ...] = (), shared: Mapping[str, str] | None = None) -> Pod:
+    """The pod with claims made for it, named after it, and with others by their name."""
+    entries = [PodResourceClaim(one, resource_claim_template_name=f"{one}s") for one in own]
+    entries += [PodResourceClaim(entry, resource_claim_name=name) for entry, name in (shared or {}).items()]
+    statuses = [PodResourceClaimStatus(one, f"{pod.metadata.name}-{one}") for one in own]
+    return replace(
+        pod,
+        spec=replace(pod.spec, resource_claims=entries),
+        status=replace(pod.status, resource_claim_statuses=statuses or None),
+    )
+
+
+def _merge_status(status: Json, more: Json) -> None:
+    for key, value in more.items():
+        if value is None:
+            status.pop(key, None)
+        elif key == "reservedFor":
+            entries = {one["uid"]: one for one in status.get("reservedFor") or ()}
+            for one in value:
+                if one.get("$patch") == "delete":
+                    entries.pop(one["uid"], None)
+                else:
+                    entries[one["uid"]] = one
+            status["reservedFor"] = list(entries.values())
+        else:
+            assert "allocation" not in status, "a set allocation cannot be changed"
+            status[key] = value
+
+
+def _read(raw: Json, type_: Any) -> Any:
+    return msgspec.json.decode(json.dumps(raw).encode(), type=type_)
+
+
+__all__ = ["ClaimCluster", "ObjectMeta", "OwnerReference", "gpus", "wish", "with_claims"]

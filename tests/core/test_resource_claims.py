@@ -1,0 +1,158 @@
+"""Pods with resource claims: where they go, what is written in which order, and what is taken back."""
+
+from __future__ import annotations
+
+import json
+
+from gangsched.lab.sim.objects import make_pod
+from gangsched.model import effects as ef
+from gangsched.model.objects import Pod
+from tests.core.claims import ClaimCluster, Json, wish, with_claims
+
+
+def gang(c: ClaimCluster, name: str, n: int, spec: Json) -> list[Pod]:
+    return [c.want(f"{name}-{i}", spec, group=name, min_members=n) for i in range(n)]
+
+
+def test_a_pod_is_bound_once_its_claim_is_allocated_and_reserved_for_it() -> None:
+    c = ClaimCluster().offer("n")
+    c.submit(c.want("p", wish(2))).run()
+    assert c.n_bound() == 1
+    assert c.devices("p-gpu") == ["n/gpu-0", "n/gpu-1"]
+    assert c.reserved("p-gpu") == ["p"]
+    kinds = [type(one) for one in c.effects if isinstance(one, ef.PatchClaim | ef.BindPod)]
+    assert kinds == [ef.PatchClaim, ef.PatchClaim, ef.BindPod]
+    keep, add = c.all(ef.PatchClaim)
+    assert json.loads(keep.patch)["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
+    assert add.is_status
+
+
+def test_a_pod_waits_until_its_claim_exists() -> None:
+    c = ClaimCluster().offer("n")
+    pod = with_claims(make_pod("p", gpus=0), own=("gpu",))
+    c.submit(pod).run()
+    assert not c.n_bound()
+    assert 'resourceclaim.resource.k8s.io "p-gpu" not found' in c.said("p")
+    c.make_claim("p-gpu", wish(), owner=pod)
+    c.run()
+    assert c.n_bound() == 1
+
+
+def test_a_gang_shares_a_node_by_devices_and_no_bind_is_sent_before_the_last_claim_is_reserved() -> None:
+    c = ClaimCluster().offer("n", "m")
+    c.submit(gang(c, "g", 4, wish(4))).run()
+    assert c.placed("g", on=2)
+    taken = [one for i in range(4) for one in c.devices(f"g-{i}-gpu")]
+    assert len(set(taken)) == 16
+    first_bind = next(i for i, one in enumerate(c.effects) if isinstance(one, ef.BindPod))
+    assert not any(isinstance(one, ef.PatchClaim) for one in c.effects[first_bind:])
+
+
+def test_a_gang_that_does_not_fit_writes_nothing() -> None:
+    c = ClaimCluster().offer("n")
+    c.submit(gang(c, "g", 3, wish(4))).run()
+    assert c.untouched("g")
+    assert not c.all(ef.PatchClaim)
+    assert "cannot allocate all claims" in c.said("g-0")
+
+
+def test_one_refused_claim_takes_back_all_of_them_with_no_pod_bound() -> None:
+    c = ClaimCluster().offer("n")
+    c.claim_answer = lambda patch: "403" if patch.is_status and patch.name == "g-1-gpu" else "ok"
+    c.submit(gang(c, "g", 2, wish())).run()
+    assert c.untouched("g")
+    assert not c.devices("g-0-gpu")
+    assert not c.reserved("g-0-gpu")
+    c.claim_answer = lambda patch: "ok"
+    c.settled()
+    assert c.placed("g")
+
+
+def test_a_lost_write_is_bumped_and_sent_again() -> None:
+    c = ClaimCluster().offer("n")
+    answers = iter(["ok", "lost"])
+    c.claim_answer = lambda patch: next(answers, "ok")
+    c.submit(c.want("p", wish())).run()
+    c.wait(10.0)
+    assert c.n_bound() == 1
+    [lost] = c.held_patches
+    assert c.all(ef.BumpClaim)
+    assert not c.land(lost)
+
+
+def test_a_late_answer_is_found_by_a_read() -> None:
+    c = ClaimCluster().offer("n")
+    c.claim_answer = lambda patch: "late"
+    c.submit(c.want("p", wish())).run()
+    c.wait(10.0)
+    assert c.n_bound() == 1
+    assert not c.all(ef.BumpClaim)
+
+
+def test_no_bind_before_the_watch_has_shown_the_writes() -> None:
+    c = ClaimCluster().offer("n")
+    c.submit(c.want("p", wish()))
+    c.shows_claims = False
+    c.run()
+    assert c.devices("p-gpu")
+    assert not c.n_bound()
+    c.show_all().run()
+    assert c.n_bound() == 1
+
+
+def test_a_device_that_another_scheduler_gave_out_meanwhile_is_given_back() -> None:
+    c = ClaimCluster().offer("n", gpus_each=1)
+    c.submit(c.want("p", wish()))
+    c.shows_claims = False
+    c.run()
+    theirs = {
+        "devices": {
+            "results": [{"request": "gpu", "driver": "gpu.example.com", "pool": "n", "device": "gpu-0"}]
+        }
+    }
+    c.shows_claims = True
+    c.make_claim(
+        "theirs", wish(), allocation=theirs, reservedFor=[{"resource": "pods", "name": "x", "uid": "uid-x"}]
+    )
+    c.show_all().run()
+    assert not c.n_bound()
+    assert not c.devices("p-gpu")
+    assert any("is in claim d/theirs too" in one.message for one in c.all(ef.WritePodCondition))
+
+
+def test_pods_that_share_a_claim_go_where_it_is() -> None:
+    c = ClaimCluster().offer("n", "m", gpus_each=1)
+    c.make_claim("shared", wish())
+    pods = [
+        with_claims(make_pod(f"g-{i}", gpus=0, group="g", min_members=3), shared={"gpu": "shared"})
+        for i in range(3)
+    ]
+    c.submit(pods).run()
+    assert c.placed("g", on=1)
+    assert sorted(c.reserved("shared")) == ["g-0", "g-1", "g-2"]
+
+
+def test_claims_found_allocated_after_a_crash_are_used() -> None:
+    c = ClaimCluster().offer("n")
+    c.answer = lambda bind: "hold"
+    c.submit(gang(c, "g", 2, wish(4))).run()
+    before = [c.devices(f"g-{i}-gpu") for i in range(2)]
+    c.answer = lambda bind: "ok"
+    c.restart().run()
+    assert c.placed("g")
+    assert [c.devices(f"g-{i}-gpu") for i in range(2)] == before
+
+
+def test_devices_of_ended_pods_are_used_again_once_their_claim_is_deallocated() -> None:
+    c = ClaimCluster().offer("n", gpus_each=1)
+    c.submit(c.want("p", wish())).run()
+    c.submit(c.want("q", wish())).run()
+    assert c.are_bound("p", "q") == [True, False]
+    c.delete("p")
+    c.run()
+    assert c.are_bound("q") == [False]
+    raw = json.loads(json.dumps(c.resource_claims["uid-p-gpu"]))
+    raw["status"] = {}
+    c.write(raw)
+    c.run()
+    assert c.are_bound("q") == [True]
