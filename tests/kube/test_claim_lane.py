@@ -102,6 +102,7 @@ async def test_a_finalizer_goes_to_the_claim_itself() -> None:
     metadata = {"finalizers": ["resource.kubernetes.io/delete-protection"], "annotations": {"a": "b"}}
     request, _ = await sent(patch(body={"metadata": metadata}, is_status=False))
     assert request.line == f"PATCH {PATH}/c0"
+    assert request.headers["content-type"] == "application/merge-patch+json"
     assert request.json == {"metadata": {**metadata, "uid": "u0", "resourceVersion": "7"}}
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import ssl
+import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -50,6 +52,7 @@ PATH = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 MARK = "gangsched.io/claimed-for"
 MERGE = "application/merge-patch+json"
+DEVICES: Json = {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}]}
 PARAMETERS = '{"z": 1.50, "a": 1}'
 GET_AND_PATCH = {
     "apiGroups": ["resource.k8s.io"],
@@ -73,10 +76,19 @@ class Claims:
         self.n_tickets = 0
 
     def make(self, name: str, **meta: Any) -> Json:
-        exactly = {"deviceClassName": "gpu.example.com"}
-        spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
-        body = {"metadata": {"name": name, **meta}, "spec": spec}
+        body = {"metadata": {"name": name, **meta}, "spec": {"devices": DEVICES}}
         made: Json = self.plane.request("POST", PATH, body)
+        return made
+
+    def make_raw(self, body: Json, parameters: str) -> Json:
+        """With these bytes in place of "@"; returns its metadata."""
+        text = json.dumps(body).replace('"@"', parameters)
+        request = urllib.request.Request(self.plane.base_url + PATH, data=text.encode(), method="POST")
+        request.add_header("Authorization", f"Bearer {self.plane.token}")
+        request.add_header("Content-Type", "application/json")
+        context = ssl.create_default_context(cafile=str(self.plane.ca_file))
+        with urllib.request.urlopen(request, context=context, timeout=60) as answer:
+            made: Json = json.loads(answer.read())["metadata"]
         return made
 
     def now(self, name: str) -> Json:
@@ -131,7 +143,8 @@ def claims(fresh_cluster: ControlPlane) -> Iterator[Claims]:
     plane.request("DELETE", "/api/v1/namespaces/default/serviceaccounts/claims")
     for item in plane.request("GET", PATH)["items"]:
         name = item["metadata"]["name"]
-        plane.request("PATCH", f"{PATH}/{name}", {"metadata": {"finalizers": None}}, content_type=MERGE)
+        if item["metadata"].get("finalizers"):
+            plane.request("PATCH", f"{PATH}/{name}", {"metadata": {"finalizers": None}}, content_type=MERGE)
         with suppress(ApiError):  # it was being deleted, and is gone with its finalizers
             plane.request("DELETE", f"{PATH}/{name}")
 
@@ -208,6 +221,34 @@ async def test_reservations_of_others_stay(claims: Claims, tmp_path: Path) -> No
         assert await reserved(reservedFor=ours) == ["theirs"]
         refused = await answer_to(running, claims.patch("c", {"allocation": None}), ClaimRefused)
         assert "may not be specified when `allocated` is not set" in refused.message
+
+
+# As the API server stores them, and whether it takes a merge patch of what is beside them.
+STORED = [('{"z":1,"a":[1.5,"é"]}', True), ('{"z": 1}', False), ('{"a":"<&>"}', False)]
+
+
+@pytest.mark.parametrize(("parameters", "is_taken"), STORED)
+async def test_parameters_of_any_form_keep_no_claim_from_being_bumped(
+    claims: Claims, tmp_path: Path, parameters: str, is_taken: bool
+) -> None:
+    config = [{"opaque": {"driver": "d.example.com", "parameters": "@"}}]
+    spec = {"devices": {**DEVICES, "config": config}}
+    made = claims.make_raw({"metadata": {"name": "c"}, "spec": spec}, parameters)
+    async with edge(claims, tmp_path, GET_AND_PATCH, BINDING) as running:
+        for _ in range(2):
+            bumped = await answer_to(running, BumpClaim(made["uid"], "default", "c", "c"), ClaimBumped)
+            assert bumped.claim.metadata.resource_version != made["resourceVersion"]
+            made = claims.now("c")["metadata"]
+            assert bumped.claim.metadata.resource_version == made["resourceVersion"]
+        metadata = {"finalizers": [FINALIZER]}
+        answer = ClaimPatched if is_taken else ClaimRefused
+        found = await answer_to(running, claims.patch("c", metadata=metadata), answer)
+        assert is_taken or "field is immutable" in found.message
+        status = {"allocation": allocation(), "reservedFor": pods("a")}
+        assert await answer_to(running, claims.patch("c", status), ClaimPatched), "of the status at any rate"
+        bumped = await answer_to(running, BumpClaim(made["uid"], "default", "c", "c"), ClaimBumped)
+        assert bumped.claim.status.allocation is not None, "a bump takes nothing away"
+        assert bumped.claim.status.reserved_for is not None
 
 
 async def test_a_stale_version_is_unclear_and_another_uid_is_refused(claims: Claims, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ change the version either, so each patch writes a value never written before.
 | 2xx | none of the writes sent before can land; what has landed is in the object |
 | the API server itself says NotFound (kube.evidence) | the object is gone |
 | 409, 422 | another version, or another object of that name: a GET tells which; a pod with a node is done |
-| 422, and it is that object | its owner has filled its annotations: retry with a label |
+| 422, and it is that object | it takes no such patch: retry with another kind |
 | anything else, or none | unknown: retry after a backoff |
 """
 
@@ -28,9 +28,10 @@ from anyio.abc import TaskGroup
 from gangsched.errors import ApiError
 from gangsched.kube import evidence
 from gangsched.kube.client import ApiClient
-from gangsched.kube.effects.claim_writes import claim_path, claim_target, read_claim
+from gangsched.kube.effects.claim_writes import claim_application, claim_path, claim_target, read_claim
 from gangsched.kube.effects.writes import bump_body, pod_path
 from gangsched.kube.transport.backoff import Backoff
+from gangsched.kube.transport.http1 import APPLY_PATCH, MERGE_PATCH
 from gangsched.kube.watch.unparsed import read_pod_leniently
 from gangsched.model.effects import BumpClaim, BumpPod
 from gangsched.model.events import ClaimBumped, Event, PodBumped
@@ -103,28 +104,28 @@ class Bumps:
         """The object after the bump; None: it is gone, or skipped."""
         backoff = Backoff(self._rng, first_s=0.05, max_s=2.0)
         n_tries = 0
-        as_label = False
+        is_refused = False
         while True:
             try:
                 async with self._limit:
-                    return await self._try(effect, as_label=as_label)
+                    return await self._try(effect, is_refused=is_refused)
             except (ApiError, msgspec.MsgspecError) as error:
                 wait_s = backoff.next_s(error.retry_after_s if isinstance(error, ApiError) else None)
                 n_tries += 1
                 if isinstance(error, ApiError):
                     if may_skip(effect, error):
                         return None
-                    as_label = error.code == 422
+                    is_refused = error.code == 422
                 if n_tries >= _SAY_AFTER_TRIES:
                     _say(effect, error)
             await anyio.sleep(wait_s)
 
-    async def _try(self, effect: Bump, *, as_label: bool) -> Pod | ResourceClaim | None:
+    async def _try(self, effect: Bump, *, is_refused: bool) -> Pod | ResourceClaim | None:
         """Raises: ApiError, MsgspecError, when the outcome is not certain yet."""
         self.n_sent += 1
         try:
-            body = bump_body(effect, self._rng.randbytes(8).hex(), as_label=as_label)
-            return _read(await self._client.patch(_path(effect, is_patched=True), body), effect)
+            path, body, kind = _patch(effect, self._rng.randbytes(8).hex(), is_refused=is_refused)
+            return _read(await self._client.patch(path, body, content_type=kind), effect)
         except ApiError as error:
             if _is_gone(error, effect):
                 return None
@@ -139,13 +140,27 @@ class Bumps:
             raise
         if now is None or (isinstance(now, Pod) and now.spec.node_name):
             return now
-        raise refusal  # it exists, and was changed concurrently or takes no more annotations
+        raise refusal  # it exists, and was changed concurrently or takes no such patch
 
 
-def _path(effect: Bump, *, is_patched: bool = False) -> str:
-    if isinstance(effect, BumpClaim):
-        return claim_path(effect)
-    return pod_path(effect, "status" if is_patched else "")
+def _path(effect: Bump) -> str:
+    return claim_path(effect) if isinstance(effect, BumpClaim) else pod_path(effect)
+
+
+def _patch(effect: Bump, mark: str, *, is_refused: bool) -> tuple[str, bytes, str]:
+    """The path, body and kind of the patch.
+
+    is_refused: the usual one was. All annotations of an object may be 256 KiB, and its owner may have written
+    as much; of labels there may be any number. Nor can a claim be patched at all whose parameters are
+    stored in another form than the API server writes. Its status can: applied without a field, as a manager
+    of a new name, it is changed by that name alone.
+    """
+    if isinstance(effect, BumpPod):
+        return pod_path(effect, "status"), bump_body(effect, mark, as_label=is_refused), MERGE_PATCH
+    if is_refused:
+        path = f"{claim_path(effect, 'status')}?fieldManager=gangsched-{mark}"
+        return path, claim_application(effect), APPLY_PATCH
+    return claim_path(effect), bump_body(effect, mark), MERGE_PATCH
 
 
 def _read(body: bytes, effect: Bump) -> Pod | ResourceClaim | None:

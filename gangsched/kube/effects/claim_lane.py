@@ -38,8 +38,10 @@ class ClaimLane(OnceLane[PatchClaim]):
 
     def _request(self, call: Call[PatchClaim]) -> tuple[Verb, str, bytes]:
         item = call.item
-        # A strategic merge patch of the claim itself writes drivers' parameters anew, in other bytes: the API
-        # server takes that for a change of the spec, and refuses it.
+        # A strategic merge patch of the claim itself writes drivers' parameters anew, their keys in order:
+        # the API server takes that for a change of the spec, and refuses. It refuses every patch where they
+        # are stored with blanks, or with <, > or & unescaped, and so it does with entries for an allocation
+        # that another program has written. ClaimRefused then says that a field is immutable.
         verb, path = (_OF_STATUS, "status") if item.is_status else (_OF_CLAIM, "")
         return verb, claim_path(item, path), claim_body(item, time.time())
 

@@ -1,6 +1,6 @@
 """Paths, bodies and answers of requests about a ResourceClaim, from values to bytes and back. No I/O here.
 
-A status write cannot change metadata, so finalizers and bumps go to the claim itself. Called by
+A status write cannot change annotations and finalizers, so they go to the claim itself. Called by
 kube.effects.claim_lane, kube.effects.write_lanes and kube.effects.bumps.
 """
 
@@ -52,6 +52,12 @@ def claim_body(effect: PatchClaim, wall_s: float) -> bytes:
             status["allocation"] = {"allocationTimestamp": now, **_fields(allocation)}
         patch["status"] = status
     return _encode(patch)
+
+
+def claim_application(effect: BumpClaim) -> bytes:
+    """An apply patch of the claim's status that has none of its fields."""
+    metadata = {"namespace": effect.namespace, "name": effect.name, "uid": effect.uid}
+    return _encode({"apiVersion": _GROUP_VERSION, "kind": _KIND.kind, "metadata": metadata, "status": {}})
 
 
 def read_claim(body: bytes, effect: PatchClaim | GetClaim | BumpClaim) -> ResourceClaim | None:

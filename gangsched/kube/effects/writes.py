@@ -33,7 +33,7 @@ from gangsched.model.text import bounded
 MAX_NOTE_BYTES = 1024
 MAX_NAME_CHARS = 200
 BUMP_KEY = "gangsched.io/fenced"
-"""An annotation, or label, that is written only to change a pod's version; nothing reads its value."""
+"""An annotation, or a pod's label, that is written only to change a version; nothing reads its value."""
 
 _TIMED = ("conditions", "schedulingConditions")
 """Fields of a status that hold conditions, each with a lastTransitionTime."""
@@ -106,8 +106,7 @@ def bump_body(effect: BumpPod | BumpClaim, mark: str, *, as_label: bool = False)
     """A merge patch that changes nothing but the version; `mark` must never have been written before.
 
     A pod's goes to pods/status, which the scheduler may patch, and which allows changes of annotations and
-    labels; a claim's status does not allow them. as_label: all annotations of an object may be 256 KiB, and
-    its owner may have written as much; of labels there may be any number.
+    labels; a claim's status does not allow them.
     """
     marks = {BUMP_KEY: mark}
     return _encode({"metadata": {"uid": effect.uid, "labels" if as_label else "annotations": marks}})

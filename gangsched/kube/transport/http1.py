@@ -19,6 +19,7 @@ USER_AGENT = "gangsched"
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
 
 # Statuses are small; a peer that sends more is not an API server.
 MAX_HEAD_BYTES = 64 * 1024
