@@ -284,7 +284,10 @@ class Scheduler:
         return None if group is None else self.schedule(group, now_s)
 
     def is_on_its_way(self, uid: str) -> bool:
-        """Whether a sent effect that binds the pod, or prepares to, is not settled."""
+        """Whether a sent effect that binds the pod, or prepares to, is not settled, or a claim is in hand."""
+        record = self.shared.claim_uses.records.get(uid)
+        if record is not None:
+            return record.is_in_hand
         info = self.shared.cache.pods.get(uid)
         return info is not None and info.state is ASSUMED and info.bind is not UNASKED
 

@@ -156,3 +156,32 @@ def test_devices_of_ended_pods_are_used_again_once_their_claim_is_deallocated() 
     c.write(raw)
     c.run()
     assert c.are_bound("q") == [True]
+
+
+def test_a_claim_is_on_its_way_until_its_pods_are_bound_or_it_is_taken_back() -> None:
+    """So long the fence lists it: left out of the list, its write could land under the next leader."""
+    c = ClaimCluster().offer("n")
+    pods = gang(c, "g", 2, wish())
+    assert not c.scheduler.is_on_its_way("uid-g-0-gpu")
+    c.answer = lambda bind: "hold"
+    c.claim_answer = lambda patch: "hold" if patch.name == "g-1-gpu" else "ok"
+    c.submit(pods).run()
+    assert c.devices("g-0-gpu")
+    assert c.scheduler.is_on_its_way("uid-g-0-gpu"), "it may be taken back yet"
+    assert c.scheduler.is_on_its_way("uid-g-1-gpu"), "sent, and not answered"
+
+    c = ClaimCluster().offer("n")
+    c.answer = lambda bind: "hold"
+    c.submit(c.want("p", wish())).run()
+    assert c.scheduler.is_on_its_way("uid-p-gpu"), "its pod may not be bound yet, and it would be taken back"
+
+    c = ClaimCluster().offer("n")
+    c.submit(c.want("p", wish())).run()
+    assert c.n_bound() == 1
+    assert not c.scheduler.is_on_its_way("uid-p-gpu")
+
+    c = ClaimCluster().offer("n")
+    c.claim_answer = lambda patch: "403" if patch.is_status and patch.name == "g-1-gpu" else "ok"
+    c.submit(gang(c, "g", 2, wish())).run()
+    assert not c.devices("g-0-gpu")
+    assert not c.scheduler.is_on_its_way("uid-g-0-gpu")

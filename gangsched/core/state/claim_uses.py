@@ -55,6 +55,12 @@ class ClaimRecord(msgspec.Struct, eq=False):
     n_tries: int = 0
     why: Why = ""
 
+    @property
+    def is_in_hand(self) -> bool:
+        """Whether a write may still land, or others follow it. So long the fence must list the claim, so that
+        a new leader bumps it."""
+        return bool(self.wants or self.leaves) or self.write is not ClaimWrite.NONE
+
 
 class ClaimUses:
     """All records, by claim and by pod. dirty: claims to be looked at before the turn ends."""
