@@ -15,14 +15,14 @@ pod, or of its PodGroup. What a leader does, in any order that these rules allow
 
 take over  sends: the fence, by compare-and-swap: epoch + 1, with the list as it was.
            done: bump. refused: read the fence, once more.
-bump       sends: to each pod and claim of the listed gangs a patch of a mark, without a version; also to the
-           claims of pods that are gone (found by their owner's UID). The list stays as it is.
+bump       sends: to each pod and claim on the list a patch of a mark, without a version; also to claims whose
+           pod is gone. The list stays as it is.
            done, the last one: read pods and claims, and lead. The book is not older than this.
 read       if: nothing for it is on its way. sends: a read, or takes it from the watch.
            done: the version is READ, which is not of use yet; uses are as the entries say, by UID.
-list       sends: the fence, by compare-and-swap: any gangs, among them all with anything on its way.
-           done: their versions that are READ are LISTED. Versions of the gangs that it leaves out are
-           forgotten. refused, and the epoch is another's: deposed, nothing more is sent.
+list       sends: the fence, by compare-and-swap: any pods and claims, among them all for which anything is on
+           its way. done: their versions that are READ are LISTED; those LISTED that it leaves out are READ.
+           refused, and the epoch is another's: deposed, nothing more is sent.
 plan       if: the gang's pods and claims are read, the devices free in the book.
            done: uses are WANTED, the devices promised. Taken back at will, as long as nothing is sent.
 keep       if: a claim is read, without the finalizer. sends: a patch that sets it, with the version as read.
@@ -76,8 +76,8 @@ ABLATIONS = {
     "no bump where the pod is gone": "a new leader bumps the claims of the listed pods that there are",
     "list first": "a new leader reads and lists before it has bumped",
     "the swap empties the list": "a new leader's first write has no list, as it knows whom to bump",
-    "unlists what is on its way": "the next list leaves out a gang whose last write is not settled",
-    "unlisted ones stay of use": "versions are of use after a list without their gang",
+    "unlists what is on its way": "the next list leaves out what has a write that is not settled",
+    "unlisted ones stay of use": "versions are of use after a list without their objects",
     "no fence": "a list is taken as written whoever owns the fence",
     "reads of claims are of use": "a claim's version is used as read, the fence unasked",
     "reads of pods are of use": "a pod's version is used as read, the fence unasked",
@@ -188,7 +188,8 @@ class Model:
         self.gang_uses = [[use for pod in gang for use in self.uses_of[pod]] for gang in self.pods_of]
         self.group_uses = [use for use in self.uses if self.claim_of[use] in scenario.for_group]
         (self.epoch,) = self._take(1)
-        self.listed = self._take(len(self.gangs))
+        self.listed_pod = self._take(len(self.pods))
+        self.listed_claim = self._take(len(self.claims))
         self.pod = self._take(len(self.pods))
         self.allocation = self._take(len(self.claims))
         self.finalizer = self._take(len(self.claims))
@@ -409,18 +410,17 @@ class Model:
         """The fence's epoch is swapped; its list stays until the last bump is answered."""
         t, me = list(s), self.leaders[number]
         t[self.epoch] = number + 1
-        for gang in self.gangs:
-            if s[self.listed[gang]]:
-                for pod in self.pods_of[gang]:
-                    t[me.bump_pod[pod]] = int(self.without != "no bump of pods")
-                for claim in self.claims_of[gang]:
-                    is_left_out = self.without == "no bump of claims" or (
-                        self.without == "no bump where the pod is gone"
-                        and all(s[self.pod[self.pod_of[use]]] == GONE for use in self.users[claim])
-                    )
-                    t[me.bump_claim[claim]] = int(not is_left_out)
-            if self.without == "the swap empties the list":
-                t[self.listed[gang]] = 0
+        for pod in self.pods:
+            t[me.bump_pod[pod]] = s[self.listed_pod[pod]] and int(self.without != "no bump of pods")
+        for claim in self.claims:
+            are_gone = all(s[self.pod[self.pod_of[use]]] == GONE for use in self.users[claim])
+            is_left_out = self.without == "no bump of claims" or (
+                self.without == "no bump where the pod is gone" and are_gone
+            )
+            t[me.bump_claim[claim]] = s[self.listed_claim[claim]] and int(not is_left_out)
+        if self.without == "the swap empties the list":
+            for at in (*self.listed_pod, *self.listed_claim):
+                t[at] = 0
         return f"{number} takes over", tuple(t)
 
     def _bumps(self, s: State, me: Places) -> Named:
@@ -478,6 +478,8 @@ class Model:
                 known = max(known, RESERVED_OLD)
             elif is_old:
                 known = WANTED_OLD if known == WANTED_OLD else NO
+            elif known == NO and self.without == "adopts nothing":
+                known = NO
             elif entry & ENTRY or (entry and self.without == "reserved by name"):
                 known = max(known, self._looked if self.without == "found is looked at" else RESERVED)
             elif known != WANTED:
@@ -496,48 +498,30 @@ class Model:
         yield "is deposed", tuple(t)
 
     def _lists(self, s: State, me: Places) -> Named:
-        needed = {gang for gang in self.gangs if self._is_on_its_way(s, me, gang)}
-        if self.without in ("unlists what is on its way", "unlisted ones stay of use"):
-            needed = set()
-        for n in range(max(1, len(needed)), len(self.gangs) + 1):
-            for chosen in itertools.combinations(self.gangs, n):
-                adopts = any(
-                    s[self.allocation[claim]]
-                    for gang in chosen
-                    if gang not in needed
-                    for claim in self.claims_of[gang]
-                )
-                if needed <= set(chosen) and not (adopts and self.without == "adopts nothing"):
-                    then = self._listing(s, me, chosen)
-                    if then != s:
-                        yield f"lists {' and '.join(map(str, chosen))}", then
+        sending: tuple[int, ...] = (SENT,)
+        held = [(me.pod[pod], self.listed_pod[pod], sending) for pod in self.pods]
+        held += [(me.claim[claim], self.listed_claim[claim], WRITING) for claim in self.claims]
+        must = [listed for at, listed, writing in held if s[at] in writing]
+        if self.without == "unlists what is on its way":
+            must = []
+        may = [(at, listed) for at, listed, _ in held if s[at] in (READ, LISTED)]
+        for n in range(len(may) + 1):
+            for chosen in itertools.combinations(may, n):
+                t = list(s)
+                for _, listed, _ in held:
+                    t[listed] = int(listed in must)
+                for at, listed in may:
+                    if (at, listed) in chosen:
+                        t[at], t[listed] = LISTED, 1
+                    elif self.without != "unlisted ones stay of use":
+                        t[at] = READ
+                if (then := tuple(t)) != s:
+                    yield f"lists {self._listed_ones(then)}", then
 
-    def _listing(self, s: State, me: Places, chosen: tuple[int, ...]) -> State:
-        t = list(s)
-        for gang in self.gangs:
-            t[self.listed[gang]] = int(gang in chosen)
-        kept = {claim for gang in chosen for claim in self.claims_of[gang]}
-        for pod in self.pods:
-            if self.gang_of[pod] in chosen:
-                t[me.pod[pod]] = LISTED if s[me.pod[pod]] == READ else s[me.pod[pod]]
-                continue
-            if not self._outlasts(s[me.pod[pod]] == SENT):
-                t[me.pod[pod]] = UNREAD
-            for use in self.uses_of[pod]:
-                is_written = s[me.claim[self.claim_of[use]]] in WRITING
-                if not self._outlasts(s[me.pod[pod]] == SENT or is_written):
-                    t[me.use[use]] = NO
-        for claim in self.claims:
-            if claim in kept:
-                t[me.claim[claim]] = LISTED if s[me.claim[claim]] == READ else s[me.claim[claim]]
-            elif not self._outlasts(s[me.claim[claim]] in WRITING):
-                t[me.claim[claim]] = UNREAD
-        return tuple(t)
-
-    def _outlasts(self, is_on_its_way: bool) -> bool:
-        """Whether what is known of something outlasts a list without its gang; if the rule holds, never."""
-        is_kept = is_on_its_way and self.without == "unlists what is on its way"
-        return is_kept or self.without == "unlisted ones stay of use"
+    def _listed_ones(self, s: State) -> str:
+        ones = [f"pod {pod}" for pod in self.pods if s[self.listed_pod[pod]]]
+        ones += [f"claim {claim}" for claim in self.claims if s[self.listed_claim[claim]]]
+        return " and ".join(ones) or "nothing"
 
     def _plans(self, s: State, me: Places, gang: int) -> Named:
         pods = self.pods_of[gang]

@@ -114,7 +114,8 @@ def renamings(model: Model) -> Iterator[Callable[[State], State]]:
         moves_0 = (scenario.has_stranger and claims[0] != 0) or (scenario.has_rival and devices[0] != 0)
         if moves_0 or {claims[claim] for claim in scenario.for_group} != set(scenario.for_group):
             continue
-        by_pod, by_claim, by_use = [model.pod], [model.allocation, model.finalizer], [model.entry]
+        by_pod, by_use = [model.pod, model.listed_pod], [model.entry]
+        by_claim = [model.allocation, model.finalizer, model.listed_claim]
         for me in model.leaders:
             by_pod += [me.pod, me.bump_pod, me.bind]
             by_claim += [me.claim, me.bump_claim]
@@ -123,7 +124,6 @@ def renamings(model: Model) -> Iterator[Callable[[State], State]]:
         _move(places, by_pod, pods)
         _move(places, by_claim, claims)
         _move(places, by_use, [uses.index(use) for use in renamed])
-        _move(places, [model.listed], [gangs[gang] for gang in model.gangs])
         if places != sorted(places):
             yield itemgetter(*places)
 
