@@ -185,3 +185,42 @@ def test_a_claim_is_on_its_way_until_its_pods_are_bound_or_it_is_taken_back() ->
     c.submit(gang(c, "g", 2, wish())).run()
     assert not c.devices("g-0-gpu")
     assert not c.scheduler.is_on_its_way("uid-g-0-gpu")
+
+
+def crashed(c: ClaimCluster) -> None:
+    """The scheduler ends once all claims are written, and before any bind has landed."""
+    c.answer = lambda bind: "hold"
+    c.run()
+    c.answer = lambda bind: "ok"
+
+
+def test_what_a_crash_left_is_given_back_when_the_gang_does_not_fit_with_it() -> None:
+    c = ClaimCluster().offer("n", "m", gpus_each=4)
+    c.submit(gang(c, "g", 2, wish(2)))
+    crashed(c)
+    [node] = {one.partition("/")[0] for one in c.devices("g-0-gpu")}
+    c.drop_node(node)
+    c.restart().run()
+    assert c.placed("g")
+    assert {one.partition("/")[0] for i in range(2) for one in c.devices(f"g-{i}-gpu")} == {"n", "m"} - {node}
+
+
+def test_what_a_crash_left_of_a_gang_that_is_not_whole_any_more_is_given_back_in_time() -> None:
+    c = ClaimCluster().offer("n", gpus_each=4)
+    c.submit(gang(c, "g", 2, wish(2)))
+    crashed(c)
+    c.delete("g-1")
+    c.restart().run()
+    assert c.devices("g-0-gpu")
+    c.wait(c.settings.settle_s + 1.0)
+    assert not c.devices("g-0-gpu")
+    assert not c.reserved("g-0-gpu")
+
+
+def test_what_a_user_or_another_scheduler_allocated_is_left_alone() -> None:
+    c = ClaimCluster().offer("n", gpus_each=4)
+    pod = with_claims(make_pod("p", gpus=0, cpu="10000"), own=("gpu",))
+    device = {"request": "gpu", "driver": "gpu.example.com", "pool": "n", "device": "gpu-0"}
+    c.make_claim("p-gpu", wish(), owner=pod, allocation={"devices": {"results": [device]}})
+    c.submit(pod).run().wait(1000.0)
+    assert c.devices("p-gpu") == ["n/gpu-0"]

@@ -27,7 +27,7 @@ import msgspec
 from gangsched.core.resource_claims.book import same_devices
 from gangsched.core.state.claim_uses import ClaimRecord, ClaimWrite
 from gangsched.core.state.state import SharedState
-from gangsched.core.types.group import ASSUMED, BOUND, DONE, ON_ITS_WAY, Group, PodInfo
+from gangsched.core.types.group import ASSUMED, BOUND, DONE, ON_ITS_WAY, PENDING, Group, GroupState, PodInfo
 from gangsched.core.why import Why
 from gangsched.model.effects import BumpClaim, GetClaim, PatchClaim
 from gangsched.model.events import (
@@ -130,18 +130,65 @@ class ClaimWrites:
                 else:
                     uses.unwant(info.uid)
                     self._shared.enqueue_waits.again[info.uid] = None
+        if uses.left_s and group.state in (GroupState.UNSCHEDULABLE, GroupState.BACKOFF):
+            self._give_back_found(group)
         if uses.dirty:
             self.advance()
 
     def watched(self, uid: str, claim: ResourceClaim | None) -> None:
         """Takes in what the watch shows of a claim; None: that it is gone."""
-        record = self._shared.claim_uses.records.get(uid)
+        uses = self._shared.claim_uses
+        record = uses.records.get(uid)
         if record is None:
+            if claim is None or claim.status.allocation is None:
+                uses.left_s.drop(uid)
+            elif _is_marked(claim):
+                uses.left_s.set_if_absent(uid, self._shared.now_s + self._shared.settings.settle_s)
             return
         if claim is not None:
             record.seen_version = claim.metadata.resource_version
         self._take_in(record, claim)
         self.advance()
+
+    def sweep(self) -> None:
+        """Gives back what is allocated though none of its users has started, as a process that has ended, or
+        an edit, may leave it: nobody else would."""
+        shared, uses = self._shared, self._shared.claim_uses
+        for uid in uses.left_s.due(shared.now_s):
+            uses.left_s.drop(uid)
+            claim = shared.cache.claims.claims.get(uid)
+            if claim is None or uid in uses.records or claim.status.allocation is None:
+                continue
+            if self._may_give_back(claim):
+                shared.count("claims_swept")
+                uses.give_back(claim, (claim.metadata.annotations or {})[CLAIMED_FOR_KEY], "sweep")
+            elif any(not one.node_name for one in self._users(claim)):
+                uses.left_s.set(uid, shared.now_s + shared.settings.settle_s)
+        self.advance()
+
+    def _give_back_found(self, group: Group) -> None:
+        """Gives back what was found allocated for members of a group that does not fit with it."""
+        uses, book = self._shared.claim_uses, self._shared.cache.claims
+        for info in group.in_state(PENDING):
+            for claim in book.claims_of(info.pod).values():
+                if claim.metadata.uid in uses.left_s and self._may_give_back(claim):
+                    uses.left_s.drop(claim.metadata.uid)
+                    uses.give_back(claim, str(group.key), group.cause_id)
+
+    def _may_give_back(self, claim: ResourceClaim) -> bool:
+        """Whether we have allocated the claim, and only for pods of ours that have not started."""
+        shared = self._shared
+        if not shared.decides or not _is_marked(claim):
+            return False
+        for entry in claim.status.reserved_for or ():
+            info = shared.cache.pods.get(entry.uid)
+            if info is None or info.group is None or info.node_name or info.state in (BOUND, DONE, ASSUMED):
+                return False
+        return not any(one.node_name for one in self._users(claim))
+
+    def _users(self, claim: ResourceClaim) -> list[PodInfo]:
+        pods = self._shared.cache.pods
+        return [pods[uid] for uid in self._shared.cache.claims.users(claim) if uid in pods]
 
     def _step(self, record: ClaimRecord) -> None:
         uses, claim = self._shared.claim_uses, record.latest
@@ -156,7 +203,7 @@ class ClaimWrites:
         there = {one.uid for one in claim.status.reserved_for or ()}
         gone = [pod for pod in record.leaves if pod in there]
         is_empty = claim.status.allocation is not None and not there
-        if gone or (record.leaves and not record.wants and is_empty):
+        if gone or ((record.leaves or record.is_left) and not record.wants and is_empty):
             if self._may_land(record.leaves):
                 uses.dirty[record.uid] = None
             else:
@@ -194,13 +241,10 @@ class ClaimWrites:
             record.why = f"resource claim {claim.key} {most}"
         if record.why:
             self._tell(record)
-        elif FINALIZER not in (meta.finalizers or ()):
-            patch = {
-                "metadata": {
-                    "finalizers": [*(meta.finalizers or ()), FINALIZER],
-                    "annotations": {CLAIMED_FOR_KEY: record.group},
-                }
-            }
+        elif FINALIZER not in (meta.finalizers or ()) or not _is_marked(claim, record.group):
+            finalizers = dict.fromkeys((*(meta.finalizers or ()), FINALIZER))
+            mark = {CLAIMED_FOR_KEY: record.group}
+            patch = {"metadata": {"finalizers": [*finalizers], "annotations": mark}}
             self._send(record, claim, ClaimWrite.KEEP, patch)
         else:
             written: dict[str, Any] = {"reservedFor": lacking}
@@ -333,6 +377,12 @@ class ClaimWrites:
     def _expected(self, uid: str, ticket: int) -> ClaimRecord | None:
         record = self._shared.claim_uses.records.get(uid)
         return record if record is not None and record.ticket == ticket and _is_sent(record) else None
+
+
+def _is_marked(claim: ResourceClaim, group: str = "") -> bool:
+    """Whether the claim says that we allocated it, for this group, or for any."""
+    mark = (claim.metadata.annotations or {}).get(CLAIMED_FOR_KEY)
+    return mark == group if group else mark is not None
 
 
 def _differ(one: Allocation, other: Allocation) -> bool:

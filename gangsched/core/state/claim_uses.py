@@ -38,7 +38,8 @@ class ClaimRecord(msgspec.Struct, eq=False):
     version known, from an answer or the watch, None: it is gone; seen_version: the newest that the watch has
     shown.
     write: what is on its way, by the version `sent_version`. n_tries: how many in a row had no clear answer.
-    why: why the claim cannot be had.
+    is_left: whether its allocation, found without a user, is to be taken off. why: why the claim cannot be
+    had.
     """
 
     uid: str
@@ -53,6 +54,7 @@ class ClaimRecord(msgspec.Struct, eq=False):
     ticket: int = 0
     sent_version: str = ""
     n_tries: int = 0
+    is_left: bool = False
     why: Why = ""
 
     @property
@@ -73,6 +75,8 @@ class ClaimUses:
         self.n_tickets = 0
         self.again_s: Deadlines[str] = Deadlines(timers, DeadlineKind.RESOURCE_CLAIM)
         """Claims of which a write has failed, and when it is tried again."""
+        self.left_s: Deadlines[str] = Deadlines(timers, DeadlineKind.LEFT_CLAIM)
+        """Claims that are allocated though no user of theirs has started, and when that is looked into."""
 
     def hold(self, info: PodInfo) -> None:
         """Notes a reserved pod's claims, of which nothing is written yet."""
@@ -83,6 +87,7 @@ class ClaimUses:
             if record is None:
                 record = self.records[uid] = ClaimRecord(uid, claim, claim.metadata.resource_version)
             record.leaves.pop(info.uid, None)
+            record.is_left = False
             record.held[info.uid] = Consumer(resource="pods", name=meta.name, uid=info.uid)
             self.of_pod.setdefault(info.uid, {})[uid] = None
 
@@ -106,6 +111,15 @@ class ClaimUses:
                 record.leaves[pod] = consumer
                 self._book.leaving[uid] = None
             self.dirty[uid] = None
+
+    def give_back(self, claim: ResourceClaim, group: str, cause_id: str) -> None:
+        """Takes off an allocation that was found, with its users' entries: none of them has started."""
+        meta = claim.metadata
+        record = ClaimRecord(meta.uid, claim, meta.resource_version, group, cause_id, is_left=True)
+        record.leaves = {one.uid: one for one in claim.status.reserved_for or ()}
+        self.records[meta.uid] = record
+        self._book.leaving[meta.uid] = None
+        self.dirty[meta.uid] = None
 
     def landed(self, pod: str) -> None:
         """Ends the uses of a pod that is bound: its entries stay."""

@@ -43,6 +43,7 @@ class DeadlineKind(enum.Enum):
     HELD_MEMBERS = "held members"
     WALLTIME = "walltime"
     RESOURCE_CLAIM = "resource claim"
+    LEFT_CLAIM = "left claim"
 
 
 class Timers:

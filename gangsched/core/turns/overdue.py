@@ -146,6 +146,14 @@ DEADLINES: tuple[Deadline, ...] = (
         lambda on: on.parts.binder.claims.advance,
     ),
     Deadline(
+        "left claims",
+        (DeadlineKind.LEFT_CLAIM,),
+        "a resource claim has been allocated for `settleSeconds` and no pod of its has started",
+        "gives it back, unless one is about to start",
+        (_GROUPS, _CHANGES, _LINE, _DEADLINES, _EFFECTS),
+        lambda on: on.parts.binder.claims.sweep,
+    ),
+    Deadline(
         "half bound",
         (DeadlineKind.HALF_BOUND,),
         "a gang bound in part is not whole after `settleSeconds`",

@@ -129,6 +129,8 @@ class Commits:
             for info in group.in_state(MemberState.PENDING):
                 self._nominations.unwrite(info)
             self._shared.count("rejections")
+            if self._shared.claim_uses.left_s:
+                self._shared.mark_group(group)  # what was found allocated for it may be why it does not fit
             if is_pending:
                 self._shared.queue.back_off(group, Cause.SAID_LATER, self._shared.now_s)
             else:
