@@ -11,7 +11,7 @@ from hashlib import blake2b
 from itertools import count
 from uuid import UUID
 
-from gangsched.core.cache.trial import Trial
+from gangsched.core.cache.cluster_view import ClusterView
 from gangsched.core.resource_claims.book import ClaimBook
 from gangsched.core.resource_claims.candidates import AllocationError
 from gangsched.core.resource_claims.joint import PlacedPods, open_shared, solve
@@ -21,10 +21,10 @@ from gangsched.core.types.placement import Placement
 from gangsched.model.resource_claims.objects import Allocation
 
 
-def allocate_claims(trial: Trial, placements: Sequence[Placement]) -> dict[str, Allocation] | str:
+def allocate_claims(view: ClusterView, placements: Sequence[Placement]) -> dict[str, Allocation] | str:
     """Returns the allocations by the claims' UIDs; or why there are none after all, where a search has ended
     at its budget."""
-    book = trial.claims
+    book = view.claims
     having = [one for one in placements if one.info.template.claims]
     is_joint = book.pools.has_shared or any(
         open_shared(book, one.info.template.claims or ()) for one in having
@@ -35,7 +35,7 @@ def allocate_claims(trial: Trial, placements: Sequence[Placement]) -> dict[str, 
     found: dict[str, Allocation] = {}
     for part in parts.values():
         try:
-            mine = _allocated(book, trial, part)
+            mine = _allocated(book, view, part)
         except (AllocationError, ClaimProblem) as error:
             return error.reason
         if mine is None:
@@ -44,12 +44,12 @@ def allocate_claims(trial: Trial, placements: Sequence[Placement]) -> dict[str, 
     return found
 
 
-def _allocated(book: ClaimBook, trial: Trial, part: Sequence[Placement]) -> dict[str, Allocation] | None:
+def _allocated(book: ClaimBook, view: ClusterView, part: Sequence[Placement]) -> dict[str, Allocation] | None:
     # Equal pods of a node one after the other: they could change places, which need not be tried.
     ordered = sorted(part, key=lambda one: (one.row, one.info.template.serial))
     placed: list[PlacedPods] = []
     for one in ordered:
-        node, needs = trial.node(one.row), one.info.template.claims or ()
+        node, needs = view.node(one.row), one.info.template.claims or ()
         assert node is not None, "a member was placed on a node"
         last = placed[-1] if placed else None
         if last is not None and last.node is node and last.needs == needs:
@@ -61,7 +61,7 @@ def _allocated(book: ClaimBook, trial: Trial, part: Sequence[Placement]) -> dict
         return None
     found: dict[str, Allocation] = {}
     for one, chosen_of in zip(ordered, solution.own, strict=True):
-        name, chosen = trial.name(one.row), iter(chosen_of)
+        name, chosen = view.name(one.row), iter(chosen_of)
         claims = book.claims_of(one.info.pod)
         for need in one.info.template.claims or ():
             if need.digest:

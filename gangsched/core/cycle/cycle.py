@@ -93,13 +93,20 @@ def run_cycle(
     if too_much := over_unit_limit([demand.members for demand in demands]):
         return FitError(demands[0].group, too_much, ((GANG, None),))
     if not any(topology_of(demand) for demand in demands):
-        return _run(demands, view, topology_key, nominated, search_budget)
-    return place_in_domains(
-        demands,
-        _start(demands, view, nominated),
-        lambda narrowed, budget: _run(narrowed, view, topology_key, nominated, budget),
-        search_budget,
-    )
+        answer = _run(demands, view, topology_key, nominated, search_budget)
+    else:
+        answer = place_in_domains(
+            demands,
+            _start(demands, view, nominated),
+            lambda narrowed, budget: _run(narrowed, view, topology_key, nominated, budget),
+            search_budget,
+        )
+    if isinstance(answer, Plan) and any(one.info.template.claims for one in answer.placements):
+        found = allocate_claims(view, answer.placements)
+        if isinstance(found, str):
+            return FitError(demands[0].group, found, ((CLAIMS, None),))
+        answer.claims = found
+    return answer
 
 
 def _run(
@@ -229,11 +236,6 @@ def _place_all(
         plan.states |= {(demand.group.key, serial): state for serial, state in placed.states.items()}
     if trial.repacked:
         settle(trial, plan.placements)
-    if any(one.info.template.claims for one in plan.placements):
-        found = allocate_claims(trial, plan.placements)
-        if isinstance(found, str):
-            return FitError(demands[0].group, found, ((CLAIMS, None),)), len(demands)
-        plan.claims = found
     return plan, len(demands)
 
 
