@@ -7,7 +7,7 @@ import json
 from gangsched.lab.sim.objects import make_pod
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
-from tests.core.claims import ClaimCluster, Json, wish, with_claims
+from tests.core.claims import DRIVER, ClaimCluster, Json, wish, with_claims
 
 
 def gang(c: ClaimCluster, name: str, n: int, spec: Json) -> list[Pod]:
@@ -224,3 +224,62 @@ def test_what_a_user_or_another_scheduler_allocated_is_left_alone() -> None:
     c.make_claim("p-gpu", wish(), owner=pod, allocation={"devices": {"results": [device]}})
     c.submit(pod).run().wait(1000.0)
     assert c.devices("p-gpu") == ["n/gpu-0"]
+
+
+def fabric(c: ClaimCluster) -> None:
+    """A node with one device that is attached once it is allocated."""
+    c.offer("n", gpus_each=1)
+    device = {
+        "name": "gpu-0",
+        "bindsToNode": True,
+        "bindingConditions": ["attached"],
+        "bindingFailureConditions": ["broken"],
+    }
+    pool = {"name": "n", "generation": 2, "resourceSliceCount": 1}
+    c.slice("slice-n", {"driver": DRIVER, "pool": pool, "nodeName": "n", "devices": [device]})
+
+
+def report(c: ClaimCluster, condition: str) -> None:
+    """The driver says that the condition is true of the claim's device."""
+    raw = json.loads(json.dumps(c.resource_claims["uid-p-gpu"]))
+    true = {"type": condition, "status": "True"}
+    raw["status"]["devices"] = [{"driver": DRIVER, "pool": "n", "device": "gpu-0", "conditions": [true]}]
+    c.write(raw)
+    c.run()
+
+
+def test_a_pod_is_bound_when_its_device_says_that_it_is_attached() -> None:
+    c = ClaimCluster()
+    fabric(c)
+    c.submit(c.want("p", wish())).run()
+    assert c.devices("p-gpu")
+    assert not c.n_bound()
+    report(c, "attached")
+    assert c.n_bound() == 1
+
+
+def test_a_device_that_says_it_is_broken_is_given_back() -> None:
+    c = ClaimCluster()
+    fabric(c)
+    c.submit(c.want("p", wish())).run()
+    report(c, "broken")
+    assert not c.n_bound()
+    assert not c.devices("p-gpu")
+    assert any("reports broken" in one.message for one in c.all(ef.WritePodCondition))
+
+
+def test_a_device_that_stays_broken_is_tried_ever_more_rarely() -> None:
+    c = ClaimCluster()
+    fabric(c)
+    c.claim_answer = lambda patch: "403" if patch.is_status else "ok"
+    c.submit(c.want("p", wish())).run().wait(30.0)
+    assert 3 <= len([one for one in c.all(ef.PatchClaim) if one.is_status]) <= 8
+
+
+def test_a_device_that_says_nothing_is_given_back_after_ten_minutes() -> None:
+    c = ClaimCluster()
+    fabric(c)
+    c.submit(c.want("p", wish())).run().wait(590.0)
+    assert c.devices("p-gpu")
+    c.wait(15.0)
+    assert any("did not come true in 600 s" in one.message for one in c.all(ef.WritePodCondition))

@@ -32,7 +32,16 @@ def test_the_phases_come_in_this_order() -> None:
 
 def test_what_is_due_is_done_in_this_order() -> None:
     assert [one.name for one in DEADLINES] == [
-        *("pods", "resource claims", "left claims", "half bound", "states", "claims", "foreign nominations"),
+        *(
+            "pods",
+            "resource claims",
+            "left claims",
+            "binding conditions",
+            "half bound",
+            "states",
+            "claims",
+            "foreign nominations",
+        ),
         *("device repairs",),
         *("failed devices", "refusals", "lost members", "prepared units", "held members", "walltimes"),
     ]

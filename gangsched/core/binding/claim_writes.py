@@ -41,6 +41,7 @@ from gangsched.model.events import (
 from gangsched.model.resource_claims.objects import (
     FINALIZER,
     MAX_RESERVED_FOR,
+    AllocatedDevice,
     Allocation,
     Consumer,
     ResourceClaim,
@@ -48,6 +49,8 @@ from gangsched.model.resource_claims.objects import (
 
 CLAIMED_FOR_KEY = "gangsched.io/claimed-for"
 """On a claim: the gang that it is being, or was, allocated for; says whose to give back after a crash."""
+BINDING_TIMEOUT_S = 600.0
+"""How long a device may take until its binding conditions are true, as kube-scheduler's bindingTimeout."""
 _MAX_TRIES = 8
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 0.1, 5.0
 _encode = msgspec.json.Encoder().encode
@@ -67,19 +70,34 @@ class ClaimWrites:
         for info in members:
             for uid in uses.of_pod.get(info.uid, ()):
                 record = uses.records[uid]
+                if not record.why and self._is_reserved(record):
+                    record.why = self._looked(record)
                 if record.why:
                     return record.why
-                if self._is_reserved(record) and (why := self._looked(record)):
-                    record.why = why
-                    return why
         return ""
 
     def are_ready(self, members: Iterable[PodInfo]) -> bool:
-        """Whether all claims of the members are reserved for them, as the watch has shown."""
+        """Whether all claims of the members are reserved for them, as the watch has shown, and their devices
+        wait for nothing. Those that do get until `bindingTimeout` from now."""
         uses = self._shared.claim_uses
-        return all(
-            self._is_reserved(uses.records[uid]) for info in members for uid in uses.of_pod.get(info.uid, ())
-        )
+        records = [uses.records[uid] for info in members for uid in uses.of_pod.get(info.uid, ())]
+        if not all(self._is_reserved(one) for one in records):
+            return False
+        waiting = [one for one in records if one.latest is not None and awaited(one.latest)]
+        for one in waiting:
+            uses.until_s.set_if_absent(one.uid, self._shared.now_s + BINDING_TIMEOUT_S)
+        return not waiting
+
+    def give_up_waiting(self) -> None:
+        """Ends the wait for conditions of devices that have not come true in time."""
+        uses = self._shared.claim_uses
+        for uid in uses.until_s.due(self._shared.now_s):
+            uses.until_s.drop(uid)
+            record = uses.records.get(uid)
+            if record is not None and record.latest is not None and (still := awaited(record.latest)):
+                name, seconds = record.latest.key, f"{BINDING_TIMEOUT_S:.0f} s"
+                record.why = f"resource claim {name}: {still[0]} did not come true in {seconds}"
+                self._tell(record)
 
     def _is_reserved(self, record: ClaimRecord) -> bool:
         claim = record.latest
@@ -94,16 +112,19 @@ class ClaimWrites:
         """Returns what is wrong with a claim that is reserved, now that all earlier writes are known."""
         claim = record.latest
         allocation = claim.status.allocation if claim is not None else None
+        if claim is None or allocation is None:
+            return ""
         book = self._shared.cache.claims
-        for one in allocation.devices.results if allocation is not None else ():
+        for one in allocation.devices.results:
+            if failed := _failed_condition(claim, one):
+                return f"resource claim {claim.key}: device {one.id} reports {failed}"
             if one.admin_access or one.share_id is not None:
                 continue
             others = [uid for uid in book.holders(one.id) if uid != record.uid]
             if others:
                 other = book.claims.get(others[0])
                 name = other.key if other is not None else others[0]
-                mine = book.claims[record.uid].key if record.uid in book.claims else record.uid
-                return f"device {one.id} of resource claim {mine} is in claim {name} too"
+                return f"device {one.id} of resource claim {claim.key} is in claim {name} too"
         return ""
 
     # -- in each turn ----------------------------------------------------------------------------------
@@ -387,6 +408,32 @@ def _is_marked(claim: ResourceClaim, group: str = "") -> bool:
 
 def _differ(one: Allocation, other: Allocation) -> bool:
     return not same_devices(one, other)
+
+
+def awaited(claim: ResourceClaim) -> list[str]:
+    """Returns what devices of an allocated claim wait for before its pods may be bound (KEP-5007)."""
+    allocation = claim.status.allocation
+    return [
+        f"condition {name} of device {one.id}"
+        for one in (allocation.devices.results if allocation is not None else ())
+        for name in one.binding_conditions or ()
+        if name not in _true_conditions(claim, one)
+    ]
+
+
+def _failed_condition(claim: ResourceClaim, one: AllocatedDevice) -> str:
+    true = _true_conditions(claim, one)
+    return next((name for name in one.binding_failure_conditions or () if name in true), "")
+
+
+def _true_conditions(claim: ResourceClaim, one: AllocatedDevice) -> set[str]:
+    return {
+        condition.type
+        for device in claim.status.devices or ()
+        if (device.driver, device.pool, device.device, device.share_id) == (*one.id, one.share_id)
+        for condition in device.conditions or ()
+        if condition.status == "True"
+    }
 
 
 def _is_sent(record: ClaimRecord) -> bool:

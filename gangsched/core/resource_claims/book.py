@@ -234,12 +234,7 @@ class ClaimBook:
 
     def problem(self, pod: Pod) -> str:
         """Returns why the pod's claims are not ready for it; "" if they are."""
-        problem = problem_of(pod, lambda name: self.named(pod.metadata.namespace, name))
-        if problem or not self.leaving:
-            return problem
-        own = (self.claims_of(pod)[used.entry] for used in used_claims(pod) if used.is_own)
-        leaving = next((one for one in own if one.metadata.uid in self.leaving), None)
-        return "" if leaving is None else f'resourceclaim "{leaving.metadata.name}" is being deallocated'
+        return problem_of(pod, lambda name: self.named(pod.metadata.namespace, name))
 
     def claims_of(self, pod: Pod) -> dict[str, ResourceClaim]:
         """Returns the pod's claims by entry, those that exist."""

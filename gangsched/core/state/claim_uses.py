@@ -77,6 +77,8 @@ class ClaimUses:
         """Claims of which a write has failed, and when it is tried again."""
         self.left_s: Deadlines[str] = Deadlines(timers, DeadlineKind.LEFT_CLAIM)
         """Claims that are allocated though no user of theirs has started, and when that is looked into."""
+        self.until_s: Deadlines[str] = Deadlines(timers, DeadlineKind.BINDING_CONDITION)
+        """Claims of which a device waits for its conditions, and how long at most."""
 
     def hold(self, info: PodInfo) -> None:
         """Notes a reserved pod's claims, of which nothing is written yet."""
@@ -133,6 +135,7 @@ class ClaimUses:
         """Drops a record that nothing uses: what the API says of the claim is all there is to know."""
         del self.records[record.uid]
         self.again_s.drop(record.uid)
+        self.until_s.drop(record.uid)
         self._book.leaving.pop(record.uid, None)
         self._book.release(record.uid)
         claim = self._book.claims.get(record.uid)

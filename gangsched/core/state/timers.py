@@ -44,6 +44,7 @@ class DeadlineKind(enum.Enum):
     WALLTIME = "walltime"
     RESOURCE_CLAIM = "resource claim"
     LEFT_CLAIM = "left claim"
+    BINDING_CONDITION = "binding condition"
 
 
 class Timers:

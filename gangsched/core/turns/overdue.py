@@ -154,6 +154,14 @@ DEADLINES: tuple[Deadline, ...] = (
         lambda on: on.parts.binder.claims.sweep,
     ),
     Deadline(
+        "binding conditions",
+        (DeadlineKind.BINDING_CONDITION,),
+        "a device's binding conditions have not come true in ten minutes",
+        "gives its gang's claims back",
+        (_GROUPS, _CHANGES, _LINE, _DEADLINES, _EFFECTS),
+        lambda on: on.parts.binder.claims.give_up_waiting,
+    ),
+    Deadline(
         "half bound",
         (DeadlineKind.HALF_BOUND,),
         "a gang bound in part is not whole after `settleSeconds`",

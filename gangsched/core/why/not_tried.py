@@ -132,6 +132,15 @@ class NotDoneYet(Because, frozen=True):
         return self.said
 
 
+class ClaimLeaves(Because, frozen=True):
+    """Its members' resource claims are still being given back, by an attempt before."""
+
+    claim: str
+
+    def __str__(self) -> str:
+        return f"resource claim {self.claim} is being deallocated"
+
+
 class FilterOff(Because, frozen=True):
     """Asked for what a Filter enforces that the profile does not enable."""
 

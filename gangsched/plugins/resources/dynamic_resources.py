@@ -56,9 +56,9 @@ class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
     filter_timeout: Annotated[str, Meta(description="Accepted; a search ends after a number of steps.")] = (
         "10s"
     )
-    binding_timeout: Annotated[
-        str, Meta(description="Accepted; binding conditions are not waited for yet.")
-    ] = "10m"
+    binding_timeout: Annotated[str, Meta(description="Accepted; binding conditions are waited for 10m.")] = (
+        "10m"
+    )
 
     def __post_init__(self) -> None:
         try:

@@ -46,7 +46,13 @@ from gangsched.core.types.group import (
 from gangsched.core.units import GroupAdmission, Units
 from gangsched.core.why import OfPlugin, Why, together
 from gangsched.core.why.kept import ClaimsFirst
-from gangsched.core.why.not_tried import LabelsNotIndexed, RefusedInPermit, RefusedInReserve, SetBusy
+from gangsched.core.why.not_tried import (
+    ClaimLeaves,
+    LabelsNotIndexed,
+    RefusedInPermit,
+    RefusedInReserve,
+    SetBusy,
+)
 from gangsched.core.why.released import (
     OthersOfSet,
     PermitTimedOut,
@@ -115,6 +121,8 @@ class Attempts:
         unit = self._units.unit(group)
         if self._shared.cache.index.selected.waiting and self._waits_for_labels(unit):
             return
+        if self._shared.cache.claims.leaving and self._waits_for_claims(unit):
+            return
         for each in unit:
             each.attempts += 1
             each.tried_s, each.n_changes_tried = self._shared.now_s, each.n_changes
@@ -156,6 +164,19 @@ class Attempts:
         why = LabelsNotIndexed((*wanted,))
         self.commits.reject(unit, why, FitError(unit[0], why, (), Code.PENDING))
         return True
+
+    def _waits_for_claims(self, unit: list[Group]) -> bool:
+        """Whether resource claims of its members are being taken back: until then it is not known what the
+        members need."""
+        book = self._shared.cache.claims
+        for group in unit:
+            for info in group.in_state(PENDING):
+                for claim in book.claims_of(info.pod).values():
+                    if claim.metadata.uid in book.leaving:
+                        why = ClaimLeaves(claim.key)
+                        self.commits.reject(unit, why, FitError(unit[0], why, (), Code.PENDING))
+                        return True
+        return False
 
     def _report_unread_walltimes(self, unit: Sequence[Group]) -> None:
         walltimes = self._shared.walltimes
