@@ -16,9 +16,11 @@ RIVALS = Scenario(gangs=(((0,),), ((1,),)), devices=(0, 0))
 GANG = Scenario(gangs=(((0,), (1,)),), devices=(0, 1))
 """A gang of two pods, each with a claim and a device of its own."""
 GANG_AND_RIVAL = Scenario(gangs=(((0,), (1,)), ((2,),)), devices=(0, 1, 0), evicts=True)
+"""And a gang of one pod, whose claim can have one of these devices only."""
 SHARED = Scenario(gangs=(((0,), (0,)),), devices=(0,))
 """A gang of two pods that share a claim."""
 SHARED_AND_RIVAL = Scenario(gangs=(((0,), (0,)), ((1,),)), devices=(0, 0), evicts=True)
+"""And a gang of one pod, whose claim can have the same device only."""
 GROUP = SHARED._replace(for_group=(0,))
 """The claim is reserved for their PodGroup."""
 OWN_AND_SHARED = Scenario(gangs=(((0, 2), (1, 2)),), devices=(0, 1, 2))
@@ -58,6 +60,15 @@ LONG_SCENARIOS = {  # with seconds of CPU
     "gang, another scheduler": (GANG._replace(has_rival=True, evicts=True), 212_503),  # 13
     "own claims and a shared one, one leader": (OWN_AND_SHARED._replace(n_leaders=1), 181_931),  # 15
     "shared, a rival": (SHARED_AND_RIVAL, 241_696),  # 19
+    "gang, a rival, one leader": (GANG_AND_RIVAL._replace(n_leaders=1), 1_374_396),  # 141
+    "rivals, deletions, another scheduler": (  # 57
+        RIVALS._replace(n_deleted=1, has_rival=True, deletes_claims=True),
+        768_081,
+    ),
+    "shared, deletions, a stranger, three leaders": (  # 31
+        SHARED._replace(n_deleted=1, has_stranger=True, deletes_claims=True, evicts=True, n_leaders=3),
+        456_037,
+    ),
 }
 
 BREAKS = {
