@@ -7,7 +7,7 @@ import json
 from gangsched.lab.sim.objects import make_pod
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
-from tests.core.claims import DRIVER, ClaimCluster, Json, wish, with_claims
+from tests.core.claims import DRIVER, ClaimCluster, Json, gpus, wish, with_claims
 
 
 def gang(c: ClaimCluster, name: str, n: int, spec: Json) -> list[Pod]:
@@ -53,7 +53,7 @@ def test_a_gang_that_does_not_fit_writes_nothing() -> None:
     c.submit(gang(c, "g", 3, wish(4))).run()
     assert c.untouched("g")
     assert not c.all(ef.PatchClaim)
-    assert "cannot allocate all claims" in c.said("g-0")
+    assert "1 cannot allocate all claims" in c.said("g-0")
 
 
 def test_one_refused_claim_takes_back_all_of_them_with_no_pod_bound() -> None:
@@ -283,3 +283,17 @@ def test_a_device_that_says_nothing_is_given_back_after_ten_minutes() -> None:
     assert c.devices("p-gpu")
     c.wait(15.0)
     assert any("did not come true in 600 s" in one.message for one in c.all(ef.WritePodCondition))
+
+
+def test_a_refusal_says_what_each_node_lacks() -> None:
+    c = ClaimCluster().offer("none", gpus_each=0).offer("used", "mixed", gpus_each=2)
+    tainted = gpus("tainted", 2)
+    for one in tainted["devices"]:
+        one["taints"] = [{"key": "xid", "effect": "NoSchedule"}]
+    c.offer("tainted").slice("slice-tainted", tainted)
+    c.submit(c.want("p", wish(2)), c.want("q", wish(1))).run()
+    c.submit(c.want("r", wish(2))).run()
+    said = c.said("r")
+    assert "2 node(s) whose devices for request gpu (class gpu) are in use" in said
+    assert "1 node(s) without the devices for request gpu (class gpu)" in said
+    assert "1 node(s) with tainted devices for request gpu (class gpu)" in said

@@ -12,7 +12,7 @@ from gangsched.core.resource_claims.allocator import STEPS, Ask, Solution, alloc
 from gangsched.core.resource_claims.book import ClaimBook
 from gangsched.core.resource_claims.candidates import AllocationError, NodeOffer, WantedDevices, wanted
 from gangsched.core.resource_claims.devices import ListedDevice, Pool
-from gangsched.core.resource_claims.requests import PreparedClaim
+from gangsched.core.resource_claims.requests import PreparedClaim, Request
 
 Digests = tuple[str, ...]
 """Of the specs of one pod's own claims, in its order."""
@@ -22,17 +22,16 @@ _MAX_KEPT = 50_000
 
 
 class CopyCount:
-    """n: how many more pods find devices; error: why none does, whichever node of this kind it is.
-
-    is_proved: that there are no more; else the search ended at its budget.
+    """n: how many more pods find devices; reason: why none does. is_proved: that there are no more; else the
+    search ended at its budget.
     """
 
-    __slots__ = ("error", "is_proved", "n")
+    __slots__ = ("is_proved", "n", "reason")
 
-    def __init__(self, n: int, *, is_proved: bool = True, error: str = "") -> None:
+    def __init__(self, n: int, *, is_proved: bool = True, reason: str = "") -> None:
         self.n = n
         self.is_proved = is_proved
-        self.error = error
+        self.reason = reason
 
 
 class Copies:
@@ -78,8 +77,37 @@ class Copies:
                     high, is_proved = n - 1, is_proved and solution.is_proved
                 n = (low + high + 1) // 2
         except AllocationError as error:
-            return CopyCount(0, error=error.reason)
-        return CopyCount(low, is_proved=is_proved)
+            return CopyCount(0, reason=error.reason)
+        reason = "" if low else self._lack(offer, [self.book.prepared(one) for one in digests])
+        return CopyCount(low, is_proved=is_proved, reason=reason)
+
+    def _lack(self, offer: NodeOffer, claims: Sequence[PreparedClaim]) -> str:
+        """Returns what the first request lacks that a pod alone cannot be served there; "" if each of them
+        could be."""
+        for each in (each for claim in claims for each in claim.choices):
+            lacks = [self._lack_of(offer, one) for one in each]
+            if all(lacks):
+                return lacks[0]
+        return ""
+
+    def _lack_of(self, offer: NodeOffer, request: Request) -> str:
+        verdict, cluster = self.book.selectors.verdict, self.book.cluster
+        name = f"request {request.name} (class {request.device_class.metadata.name})"
+        suiting = [
+            device
+            for device, _ in offer.devices
+            if offer.has(device) and all(verdict(text, device) is True for text in request.selectors)
+        ]
+        n_wanted = max(len(suiting), 1) if request.is_all else request.count
+        if len(suiting) < n_wanted:
+            return f"node(s) without the devices for {name}"
+        usable = [one for one in suiting if all(request.tolerates(taint) for taint in cluster.taints(one))]
+        if len(usable) < n_wanted:
+            return f"node(s) with tainted devices for {name}"
+        free = [one for one in usable if one.id not in self.book.holdings.whole]
+        if len(free) < n_wanted and not request.admin_access:
+            return f"node(s) whose devices for {name} are in use"
+        return ""
 
     def _solved(self, offer: NodeOffer, pods: Sequence[tuple[Digests, int]]) -> Solution:
         asks: list[Ask] = []
@@ -130,26 +158,27 @@ class Copies:
         shape: Hashable = (pool.problem, pool.is_incomplete)
         if not pool.problem:
             prepared = [self.book.prepared(one) for one in digests]
-            devices = tuple(self._device(offer, device, prepared) for device in pool.devices)
+            texts = [text for claim in prepared for one in claim.requests for text in one.selectors]
+            names = [one.attribute for claim in prepared for one in claim.constraints]
+            devices = tuple(self._device(offer, device, texts, names) for device in pool.devices)
             shape = (tuple(sorted(pool.counters.items())), devices)
         number = self._shapes.setdefault(shape, len(self._shapes))
         if not pool.is_by_device:
             pool.shapes[digests] = (self._edition, number)
         return number
 
-    def _device(self, offer: NodeOffer, device: ListedDevice, claims: Sequence[PreparedClaim]) -> Hashable:
+    def _device(
+        self, offer: NodeOffer, device: ListedDevice, selectors: Sequence[str], attributes: Sequence[str]
+    ) -> Hashable:
         book = self.book
-        verdicts = tuple(
-            answer if isinstance(answer, bool) else str(answer)
-            for claim in claims
-            for request in claim.requests
-            for answer in (book.selectors.verdict(text, device) for text in request.selectors)
-        )
-        values = tuple(device.value(one.attribute) for claim in claims for one in claim.constraints)
-        capacity = tuple(sorted((name, repr(one)) for name, one in device.capacity.items()))
+        verdicts = [book.selectors.verdict(text, device) for text in selectors]
+        answers = tuple(one if one is True or one is False else str(one) for one in verdicts)
+        values = tuple([device.value(name) for name in attributes])
+        capacity: Hashable = ()
+        if device.capacity:
+            capacity = tuple(sorted((name, repr(one)) for name, one in device.capacity.items()))
         taints = tuple(book.cluster.taints(device))
-        reached = offer.has(device)
-        return (verdicts, values, capacity, device.counters, taints, device.shareable, reached)
+        return (answers, values, capacity, device.counters, taints, device.shareable, offer.has(device))
 
     def _given(self, pool: Pool) -> Hashable:
         """Returns what is given out of the pool."""

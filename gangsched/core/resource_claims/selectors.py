@@ -20,29 +20,54 @@ _MAX_EXPRESSIONS = 1024
 _MAX_ANSWERS = 65_536
 
 
+_Name = tuple[str, str, str]
+"""A domain, a name in it, and both as one."""
+
+
 class _Compiled:
-    __slots__ = ("answers", "error", "selector")
+    """An expression, and its answers by what it reads of a device. attributes, capacities: None: all there
+    are."""
+
+    __slots__ = ("answers", "attributes", "capacities", "error", "selector")
 
     def __init__(self, expression: str) -> None:
         self.answers: dict[Hashable, Verdict] = {}
         self.selector: cel.DeviceSelector | None = None
         self.error: SelectorError | None = None
+        self.attributes: tuple[_Name, ...] | None = ()
+        self.capacities: tuple[_Name, ...] | None = ()
         try:
             self.selector = cel.compile(expression)
         except SelectorError as error:
             self.error = error
+        else:
+            self.attributes = _names(self.selector.reads.attributes)
+            self.capacities = _names(self.selector.reads.capacities)
 
     def verdict(self, device: ListedDevice) -> Verdict:
         if self.selector is None:
             assert self.error is not None
             return self.error
-        key = _projected(device, self.selector.reads)
+        key = device.id if device.is_odd else self._projected(device, self.selector.reads)
         found = self.answers.get(key)
         if found is None:
             if len(self.answers) >= _MAX_ANSWERS:
                 self.answers.clear()
             found = self.answers[key] = _evaluated(self.selector, device)
         return found
+
+    def _projected(self, device: ListedDevice, reads: Reads) -> Hashable:
+        """Returns a value that is equal for devices of which the selector says the same."""
+        found: list[Hashable] = []
+        driver = device.id[0]
+        _add_values(found, device.attributes, driver, self.attributes)
+        if self.capacities is None or self.capacities:
+            _add_values(found, device.capacity, driver, self.capacities)
+        if reads.driver:
+            found.append(driver)
+        if reads.shareable:
+            found.append(device.shareable)
+        return tuple(found)
 
 
 class Selectors:
@@ -80,29 +105,26 @@ def _evaluated(selector: cel.DeviceSelector, device: ListedDevice) -> Verdict:
         return error
 
 
-def _projected(device: ListedDevice, reads: Reads) -> Hashable:
-    """Returns a value that is equal for devices of which the selector says the same."""
-    if device.is_odd:
-        return device.id
-    driver = device.id.driver
-    attributes = _values(device.attributes, driver, reads.attributes)
-    capacities = _values(device.capacity, driver, reads.capacities)
-    return attributes, capacities, driver if reads.driver else "", device.shareable and reads.shareable
+def _names(names: frozenset[tuple[str, str]] | None) -> tuple[_Name, ...] | None:
+    return None if names is None else tuple((one, name, f"{one}/{name}") for one, name in sorted(names))
 
 
-def _values(
-    known: Mapping[str, Attribute | DeviceCapacity], driver: str, names: frozenset[tuple[str, str]] | None
-) -> Hashable:
-    if not known and names is not None:
-        return ()
+def _add_values(
+    found: list[Hashable],
+    known: Mapping[str, Attribute | DeviceCapacity],
+    driver: str,
+    names: tuple[_Name, ...] | None,
+) -> None:
     if names is None:
-        return (driver, *((name, _value(one)) for name, one in sorted(known.items())))
-    found = []
-    for domain, name in sorted(names):
-        qualified = known.get(f"{domain}/{name}")
-        short = known.get(name) if domain == driver else None
-        found.append((qualified and _value(qualified), short and _value(short)))
-    return tuple(found)
+        found.append((driver, *((name, _value(one)) for name, one in sorted(known.items()))))
+        return
+    for domain, name, qualified in names:
+        # Within the driver's own domain a name may be written with it or without.
+        value = known.get(qualified)
+        if domain == driver and (short := known.get(name)) is not None:
+            found.append(_value(short) if value is None else (_value(value), _value(short)))
+        else:
+            found.append(None if value is None else _value(value))
 
 
 def _value(one: Attribute | DeviceCapacity) -> Hashable:

@@ -181,7 +181,7 @@ class DynamicResources:
         there = [(_digests(needs), n) for needs, n in before]
         copies = self._copies_of(view.claims)
         count = copies.count(view.claims.offer(node), own, [one for one in there if one[0]])
-        return (NO_LIMIT if count.n >= MOST else count.n), count.error or REASON_NONE
+        return (NO_LIMIT if count.n >= MOST else count.n), count.reason or REASON_NONE
 
     def _copies_of(self, book: ClaimBook) -> Copies:
         if self._copies is None or self._copies.book is not book:
