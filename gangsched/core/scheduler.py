@@ -48,7 +48,9 @@ from gangsched.core.units import Ties
 from gangsched.errors import InvariantError
 from gangsched.model import events as ev
 from gangsched.model.effects import Effect
+from gangsched.model.objects import Pod
 from gangsched.model.pod_group import OBJECT_KINDS
+from gangsched.model.resource_claims.objects import ResourceClaim
 
 # The kinds that are always watched; PodGroup kinds may be missing.
 KINDS = ("pods", "nodes", *OBJECT_KINDS)
@@ -252,6 +254,10 @@ class Scheduler:
         Read it at once: later calls may change the line.
         """
         return self.shared.queue.in_line() if self.is_synced else iter(())
+
+    def claims_of(self, pod: Pod) -> Iterable[ResourceClaim]:
+        """Returns the pod's resource claims, those that are known."""
+        return self.shared.cache.claims.claims_of(pod).values()
 
     def pop(self) -> Group | None:
         """Takes the group whose turn it is out of the line; None if no group can be tried now."""

@@ -165,6 +165,7 @@ class SchedulerApp:
             acts=self._acts,
             is_on_its_way=self.scheduler.is_on_its_way,
             in_line=self.scheduler.in_line,
+            claims_of=self.scheduler.claims_of,
             ended=self._lost,
             queues=self.scheduler.shared.queues,
             put=self.inbox.put,

@@ -17,10 +17,12 @@ from gangsched.core.types.group import PENDING
 from gangsched.kube.client import ApiClient
 from gangsched.kube.election.elector import LeaderElector
 from gangsched.kube.election.fence_keeper import FenceKeeper
-from gangsched.kube.election.fence_list import Expected, expected_of
+from gangsched.kube.election.fence_list import Expected, expected_claim, expected_of
 from gangsched.kube.election.other_scheduler import OtherScheduler
 from gangsched.kube.queue_usage import QueueUsage
 from gangsched.kube.take_over import take_over
+from gangsched.model.objects import Pod
+from gangsched.model.resource_claims.objects import ResourceClaim
 from gangsched.process.queue_memory import QueueMemory
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class Leadership:
         acts: bool,
         is_on_its_way: Callable[[str], bool],
         in_line: Callable[[], Iterable[Group]],
+        claims_of: Callable[[Pod], Iterable[ResourceClaim]],
         ended: Callable[[], None],
         queues: Callable[[], QueueBook | None],
         put: Callable[[Sequence[Event]], Awaitable[None]],
@@ -74,7 +77,7 @@ class Leadership:
                 rng=rng,
                 is_on_its_way=is_on_its_way,
                 deposed=self._lose,
-                line=lambda: foreseen(in_line()),
+                line=lambda: foreseen(in_line(), claims_of),
             )
 
     def may_act(self) -> bool:
@@ -140,11 +143,21 @@ class Leadership:
         _log.error("the lease is lost, stopping", why=why)
 
 
-def foreseen(groups: Iterable[Group]) -> Iterator[Sequence[Expected]]:
-    """Yields the pending pods of these queued groups; none for a group that was tried before.
+def foreseen(
+    groups: Iterable[Group], claims_of: Callable[[Pod], Iterable[ResourceClaim]]
+) -> Iterator[Sequence[Expected]]:
+    """Yields the pending pods of these queued groups with their resource claims; none for a group that was
+    tried before.
 
     A group that did not fit once most likely will not fit again, and would only make the list longer.
     """
     for group in groups:
         gang = str(group.key)
-        yield () if group.attempts else [expected_of(info.pod, gang) for info in group.in_state(PENDING)]
+        pods = [] if group.attempts else [info.pod for info in group.in_state(PENDING)]
+        claims = {
+            claim.metadata.uid: expected_claim(claim, gang)
+            for pod in pods
+            if pod.spec.resource_claims
+            for claim in claims_of(pod)
+        }
+        yield [*(expected_of(pod, gang) for pod in pods), *claims.values()]

@@ -7,6 +7,7 @@ import json
 from gangsched.lab.sim.objects import make_pod
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
+from gangsched.process.leadership import foreseen
 from tests.core.claims import DRIVER, ClaimCluster, Json, gpus, wish, with_claims
 
 
@@ -297,3 +298,10 @@ def test_a_refusal_says_what_each_node_lacks() -> None:
     assert "2 node(s) whose devices for request gpu (class gpu) are in use" in said
     assert "1 node(s) without the devices for request gpu (class gpu)" in said
     assert "1 node(s) with tainted devices for request gpu (class gpu)" in said
+
+
+def test_a_queued_gang_is_listed_ahead_with_its_claims() -> None:
+    c = ClaimCluster().offer("n")
+    c.submit(gang(c, "g", 2, wish()))
+    [listed] = foreseen(c.scheduler.in_line(), c.scheduler.claims_of)
+    assert sorted(one.object.name for one in listed) == ["g-0", "g-0-gpu", "g-1", "g-1-gpu"]

@@ -189,7 +189,7 @@ class Replica:
         return self.fence is not None and self.fence.expect()
 
     def _line(self) -> Iterable[Sequence[Expected]]:
-        return foreseen(self.scheduler.in_line())
+        return foreseen(self.scheduler.in_line(), self.scheduler.claims_of)
 
     def recount(self) -> None:
         """Recounts what the scheduler has counted, unless it has taken no step since. Raises: Broken."""
