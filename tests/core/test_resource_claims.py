@@ -305,3 +305,20 @@ def test_a_queued_gang_is_listed_ahead_with_its_claims() -> None:
     c.submit(gang(c, "g", 2, wish()))
     [listed] = foreseen(c.scheduler.in_line(), c.scheduler.claims_of)
     assert sorted(one.object.name for one in listed) == ["g-0", "g-0-gpu", "g-1", "g-1-gpu"]
+
+
+def test_pods_of_lower_priority_give_way_with_their_devices() -> None:
+    c = ClaimCluster().offer("n", gpus_each=4)
+    c.submit(*(c.want(f"low-{i}", wish(2), priority=1) for i in range(2))).run()
+    assert c.n_bound() == 2
+    c.submit(c.want("high", wish(2), priority=100)).run()
+    assert len(c.all(ef.EvictPod)) == 1
+    [gone] = [f"low-{i}" for i in range(2) if f"d/low-{i}" not in {pod.key for pod in c.pods.values()}]
+    c.submit(c.want("late", wish(2), priority=1)).run()
+    raw = json.loads(json.dumps(c.resource_claims[f"uid-{gone}-gpu"]))
+    raw["status"] = {}
+    c.write(raw)
+    c.settled()
+    assert len(c.all(ef.EvictPod)) == 1
+    assert c.are_bound("late") == [False]
+    assert c.are_bound("high") == [True]

@@ -18,6 +18,7 @@ from gangsched.core.cache.view.objects import ObjectQueries
 from gangsched.core.cache.view.pods import PodQueries
 from gangsched.core.cache.view.room import RoomQueries
 from gangsched.core.resource_claims.book import ClaimBook
+from gangsched.core.resource_claims.candidates import Cluster
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.templates.pod_template import PodTemplate
 
@@ -54,6 +55,11 @@ class ClusterView(RoomQueries, DeviceQueries, PodQueries, NodeQueries, ObjectQue
         self._objects = objects
         self.claims = claims
         """Claims of Dynamic Resource Allocation as they are, without a Trial's placements."""
+
+    @property
+    def claimed(self) -> Cluster:
+        """Devices that claims hold; without those of the pods that a Trial has removed."""
+        return self.claims.cluster
 
     def base(self) -> ClusterView:
         """Returns the cache's state, without a Trial's placements."""

@@ -17,6 +17,7 @@ from gangsched.core.cache.cluster_view import ClusterView, Following, FollowingT
 from gangsched.core.cache.pods.volume_users import claims_of
 from gangsched.core.cache.view.devices import Wishes
 from gangsched.core.cache.view.rows import shown
+from gangsched.core.resource_claims.candidates import Cluster
 from gangsched.core.types.arrays import BoolArray, IntArray
 from gangsched.core.types.group import NO_ROW, PodInfo
 from gangsched.core.types.templates.affinity_terms import Carried
@@ -37,9 +38,9 @@ class Trial(ClusterView):
     """
 
     __slots__ = (
-        *("_against", "_counts", "_device_free", "_free", "_gone", "_kept", "_kept_back", "_learnt"),
-        *("_lifted", "_masks", "_moves", "_placed", "_ports", "_taken", "_wishes", "expected"),
-        *("given_up", "repacked", "touched"),
+        *("_against", "_claimed", "_counts", "_device_free", "_free", "_gone", "_is_released", "_kept"),
+        *("_kept_back", "_learnt", "_lifted", "_masks", "_moves", "_placed", "_ports", "_taken", "_wishes"),
+        *("expected", "given_up", "repacked", "touched"),
     )
 
     def __init__(self, view: ClusterView) -> None:
@@ -47,6 +48,10 @@ class Trial(ClusterView):
         self.touched: dict[int, None] = {}
         """Rows that differ from the cache."""
         self._gone: dict[str, PodInfo] = {}
+        self._claimed: tuple[int, Cluster] | None = None
+        """How many of `_gone` are in it, and `claimed`."""
+        self._is_released = False
+        """Whether claims count as given back once their pods are gone, as they are soon after."""
         self._placed: list[tuple[int, PodTemplate, int]] = []
         self.expected: list[tuple[int, PodTemplate]] = []
         self._counts: dict[PodTerm, tuple[int, int, IntArray]] = {}
@@ -75,6 +80,7 @@ class Trial(ClusterView):
         other = Trial(self)
         other.touched = dict(self.touched)
         other._gone = dict(self._gone)
+        other._claimed, other._is_released = self._claimed, self._is_released
         other._placed = list(self._placed)
         other.expected = list(self.expected)
         # Reuse the sums: a search forks a Trial with thousands of changes.
@@ -192,6 +198,15 @@ class Trial(ClusterView):
         return [info for info in super().pods_on(row) if info.uid not in self._gone]
 
     @property
+    def claimed(self) -> Cluster:
+        if not self._gone and not self._is_released:
+            return self.claims.cluster
+        if self._claimed is None or self._claimed[0] != len(self._gone):
+            gone = [info.pod for info in self._gone.values()]
+            self._claimed = len(self._gone), self.claims.without(gone, released=self._is_released)
+        return self._claimed[1]
+
+    @property
     def lacks_pods(self) -> bool:
         """Whether pods were removed: then it is a what-if of preemption."""
         return bool(self._gone)
@@ -273,6 +288,11 @@ class Trial(ClusterView):
         """Keeps room for a pod that is to come: as `place`, but it is not there yet (`expected`)."""
         self.place(row, template)
         self.expected.append((row, template))
+
+    def release_claims(self, rows: Iterable[int]) -> None:
+        """Counts claims as given back, on these rows, whose pods are gone: soon they will be."""
+        self._is_released = True
+        self.touched.update(dict.fromkeys(rows))
 
     def remove(self, *infos: PodInfo) -> None:
         """Removes pods counted on nodes: their resources, ports and devices are free again.

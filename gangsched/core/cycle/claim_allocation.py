@@ -56,7 +56,7 @@ def _allocated(book: ClaimBook, view: ClusterView, part: Sequence[Placement]) ->
             placed[-1] = last._replace(n=last.n + 1)
         else:
             placed.append(PlacedPods(node, needs))
-    solution = solve(book, placed)
+    solution = solve(book, placed, view.claimed)
     if solution.own is None:
         return None
     found: dict[str, Allocation] = {}

@@ -172,6 +172,41 @@ class ClaimBook:
         """Returns the UIDs of the claims that have the device, or a share of it."""
         return self._holders.get(device, {}).keys()
 
+    def without(self, gone: Iterable[Pod], *, released: bool = False) -> Cluster:
+        """Returns what searches read, if these pods were gone: the devices of claims without other users are
+        free. released: those of claims that only pods use which are gone already, too."""
+        uids = {pod.metadata.uid for pod in gone}
+        claims = {
+            claim.metadata.uid: claim
+            for pod in gone
+            if pod.spec.resource_claims
+            for claim in self.claims_of(pod).values()
+        }
+        if released:
+            claims |= {uid: self.claims[uid] for uid in self._counted if self._is_orphan(uid)}
+            uids.update(one.uid for claim in claims.values() for one in claim.status.reserved_for or ())
+        freed = [
+            allocation
+            for uid, claim in claims.items()
+            if uids.issuperset(self.users(claim))
+            and uids.issuperset(one.uid for one in claim.status.reserved_for or ())
+            for allocation in self._counted.get(uid, ())
+        ]
+        if not freed:
+            return self.cluster
+        holdings = self.holdings.copy()
+        for allocation in freed:
+            holdings.add(allocation, -1)
+        return self.cluster._replace(holdings=holdings)
+
+    def _is_orphan(self, uid: str) -> bool:
+        """Whether the claim is still reserved for pods, and none of them is known any more."""
+        claim = self.claims.get(uid)
+        if claim is None or uid in self.promised or any(True for _ in self.users(claim)):
+            return False
+        reserved = claim.status.reserved_for or ()
+        return bool(reserved) and all(one.resource == "pods" for one in reserved)
+
     def _count(self, uid: str) -> None:
         """Counts what the claim has now in place of what it had."""
         claim = self.claims.get(uid)

@@ -10,7 +10,13 @@ from collections.abc import Hashable, Iterable, Sequence
 
 from gangsched.core.resource_claims.allocator import STEPS, Ask, Solution, allocate
 from gangsched.core.resource_claims.book import ClaimBook
-from gangsched.core.resource_claims.candidates import AllocationError, NodeOffer, WantedDevices, wanted
+from gangsched.core.resource_claims.candidates import (
+    AllocationError,
+    Cluster,
+    NodeOffer,
+    WantedDevices,
+    wanted,
+)
 from gangsched.core.resource_claims.devices import ListedDevice, Pool
 from gangsched.core.resource_claims.requests import PreparedClaim, Request
 
@@ -42,12 +48,21 @@ class Copies:
         self._counts: dict[Hashable, CopyCount] = {}
         self._edition = book.edition
         self._shapes: dict[Hashable, int] = {}
+        self._cluster = book.cluster
 
     def count(
-        self, offer: NodeOffer, digests: Digests, before: Sequence[tuple[Digests, int]] = ()
+        self,
+        offer: NodeOffer,
+        digests: Digests,
+        before: Sequence[tuple[Digests, int]],
+        cluster: Cluster,
     ) -> CopyCount:
-        """Counts how many more such pods the node takes, beside those placed `before`: (claims, pods)."""
+        """Counts how many more such pods the node takes, beside those placed `before`: (claims, pods).
+
+        cluster: the devices that claims hold.
+        """
         self._forget_former()
+        self._cluster = cluster
         key = (digests, tuple(before), self._kind(offer, (digests, *(one for one, _ in before))))
         found = self._counts.get(key)
         if found is None:
@@ -91,7 +106,7 @@ class Copies:
         return ""
 
     def _lack_of(self, offer: NodeOffer, request: Request) -> str:
-        verdict, cluster = self.book.selectors.verdict, self.book.cluster
+        verdict, cluster = self.book.selectors.verdict, self._cluster
         name = f"request {request.name} (class {request.device_class.metadata.name})"
         suiting = [
             device
@@ -104,7 +119,7 @@ class Copies:
         usable = [one for one in suiting if all(request.tolerates(taint) for taint in cluster.taints(one))]
         if len(usable) < n_wanted:
             return f"node(s) with tainted devices for {name}"
-        free = [one for one in usable if one.id not in self.book.holdings.whole]
+        free = [one for one in usable if one.id not in cluster.holdings.whole]
         if len(free) < n_wanted and not request.admin_access:
             return f"node(s) whose devices for {name} are in use"
         return ""
@@ -119,7 +134,7 @@ class Copies:
                     like = len(asks) - len(claims) if i and not at else -1
                     asks.append(Ask(claim, offer, pod, like))
                 pod += 1
-        return allocate(asks, self.book.cluster, steps=STEPS)
+        return allocate(asks, self._cluster, steps=STEPS)
 
     def _bound(self, offer: NodeOffer, claims: Iterable[PreparedClaim]) -> int:
         """Returns a number that cannot be exceeded: by the devices that are free for each request.
@@ -128,14 +143,14 @@ class Copies:
         """
         most = MOST
         for claim in claims:
-            for each in wanted(claim, offer, self.book.cluster):
+            for each in wanted(claim, offer, self._cluster):
                 most = min(most, max(self._bound_of(one) for one in each))
         return most
 
     def _bound_of(self, want: WantedDevices) -> int:
         if want.request.admin_access:
             return MOST
-        whole, n_free = self.book.holdings.whole, 0
+        whole, n_free = self._cluster.holdings.whole, 0
         for one in want.candidates:
             if one.device.shareable:
                 return MOST
@@ -182,7 +197,7 @@ class Copies:
 
     def _given(self, pool: Pool) -> Hashable:
         """Returns what is given out of the pool."""
-        held = self.book.holdings
+        held = self._cluster.holdings
         given: list[Hashable] = []
         for at, device in enumerate(pool.devices):
             if device.id in held.whole:

@@ -21,6 +21,12 @@ class Shares:
         self.n = 0
         self.amounts: dict[str, int] = {}
 
+    def copy(self) -> Shares:
+        """Returns a copy."""
+        found = Shares()
+        found.n, found.amounts = self.n, dict(self.amounts)
+        return found
+
     def add(self, amounts: Mapping[str, int], n: int = 1) -> None:
         """Adds a share; with n = -1 takes it back."""
         self.n += n
@@ -51,6 +57,13 @@ class Holdings:
                 self.hold(one.id, n)
             else:
                 self.share(one.id, amounts, n)
+
+    def copy(self) -> Holdings:
+        """Returns a copy to take away from."""
+        found = Holdings()
+        found.whole = dict(self.whole)
+        found.shared = {device: one.copy() for device, one in self.shared.items()}
+        return found
 
     def hold(self, device: DeviceId, n: int = 1) -> None:
         """Counts a holder of the whole device."""

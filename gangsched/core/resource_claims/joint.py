@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from gangsched.core.resource_claims.allocator import STEPS, Ask, ChosenDevice, allocate
 from gangsched.core.resource_claims.book import ClaimBook
-from gangsched.core.resource_claims.candidates import NodeOffer
+from gangsched.core.resource_claims.candidates import Cluster, NodeOffer
 from gangsched.core.resource_claims.pod_claims import ClaimNeed
 from gangsched.model.objects import Node
 
@@ -41,9 +41,12 @@ def open_shared(book: ClaimBook, needs: Sequence[ClaimNeed]) -> list[str]:
     return [need.uid for need in needs if need.uid and book.allocation(need.uid) is None]
 
 
-def solve(book: ClaimBook, placed: Sequence[PlacedPods], *, steps: int = STEPS) -> JointSolution:
+def solve(
+    book: ClaimBook, placed: Sequence[PlacedPods], cluster: Cluster, *, steps: int = STEPS
+) -> JointSolution:
     """Finds devices for all claims of the pods that are still to be allocated.
 
+    cluster: the devices that claims hold.
     Raises: AllocationError, ClaimProblem.
     """
     users: dict[str, list[NodeOffer]] = {}
@@ -61,7 +64,7 @@ def solve(book: ClaimBook, placed: Sequence[PlacedPods], *, steps: int = STEPS) 
             n_claims.append(len(claims))
     for uid, offers in users.items():
         asks.append(Ask(book.prepared(book.digest(uid)), _common(offers), -1))
-    solution = allocate(asks, book.cluster, steps=steps)
+    solution = allocate(asks, cluster, steps=steps)
     if solution.chosen is None:
         return JointSolution(None, {}, is_proved=solution.is_proved)
     chosen = iter(solution.chosen)

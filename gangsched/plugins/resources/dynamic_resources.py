@@ -87,7 +87,7 @@ class DynamicResources:
     name = "DynamicResources"
     sees_pods: ClassVar[bool] = True
     watches: ClassVar[tuple[str, ...]] = KINDS
-    cured_by = Change.NODE_ADDED | Change.NODE_LABELS | Change.OBJECT
+    cured_by = Change.NODE_ADDED | Change.NODE_LABELS | Change.OBJECT | Change.ROOM_FREED
 
     def __init__(self, args: Args | None = None) -> None:
         self._args = args or Args()
@@ -180,7 +180,8 @@ class DynamicResources:
             return 0, REASON_NONE
         there = [(_digests(needs), n) for needs, n in before]
         copies = self._copies_of(view.claims)
-        count = copies.count(view.claims.offer(node), own, [one for one in there if one[0]])
+        before_own = [one for one in there if one[0]]
+        count = copies.count(view.claims.offer(node), own, before_own, view.claimed)
         return (NO_LIMIT if count.n >= MOST else count.n), count.reason or REASON_NONE
 
     def _copies_of(self, book: ClaimBook) -> Copies:
@@ -231,14 +232,14 @@ class DynamicResources:
             key = name if name in there else tuple(map(id, book.offer(node).pools))
             reason = alike.get(key)
             if reason is None:
-                reason = alike[key] = _why_not(book, [*before, PlacedPods(node, template.claims)])
+                reason = alike[key] = _why_not(view, [*before, PlacedPods(node, template.claims)])
             if reason:
                 by_reason.setdefault(reason, []).append(row)
 
 
-def _why_not(book: ClaimBook, placed: Sequence[PlacedPods]) -> str:
+def _why_not(view: ClusterView, placed: Sequence[PlacedPods]) -> str:
     try:
-        return "" if solve(book, placed).own is not None else REASON_NONE
+        return "" if solve(view.claims, placed, view.claimed).own is not None else REASON_NONE
     except (AllocationError, ClaimProblem) as error:
         return error.reason
 
