@@ -27,7 +27,8 @@ class Rule:
 
     Exactly one of: `answer` these bytes instead of asking the upstream; `cut_before` forwarding;
     `cut_after` the upstream has begun to answer (it has committed), of which `forward_bytes` still pass;
-    `stall` (forwarded, but no answer comes back).
+    `stall` (forwarded, but no answer comes back); `until` this is set it is held, then forwarded, be its
+    client still there or not.
     """
 
     matches: Callable[[str], bool]
@@ -37,6 +38,7 @@ class Rule:
     cut_after: bool = False
     forward_bytes: int = 0
     stall: bool = False
+    until: asyncio.Event | None = None
     seen: list[str] = field(default_factory=list)
 
 
@@ -245,6 +247,8 @@ class Proxy:
                 link.budget = rule.forward_bytes
             if rule is not None and rule.stall:
                 link.flowing.clear()
+            if rule is not None and rule.until is not None:
+                await rule.until.wait()
             link.is_answered.clear()
             link.upstream.write(head + body)
             await link.upstream.drain()

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from gangsched.config import LeaderElectionSettings, SchedulerConfig, Settings
+from gangsched.model.resource_claims.objects import CLAIMS, SLICES, TAINT_RULES
 from gangsched.plugins.neighbours.selecting_objects import WATCHES
 
 _GROUP_KINDS = (
@@ -92,7 +93,9 @@ def asked(
         rights[Right("list", "metrics.k8s.io", "nodes")] = "kubectl apply -k deploy/metrics-server/"
     for kind in watches:
         resource, _, group = kind.partition(".")
-        cure = _SPREADING if kind in WATCHES else f"{_ADD}, then: {ROLE}"
+        cure = _OVERLAYS.get(kind) or f"{_ADD}, then: {ROLE}"
+        if kind == CLAIMS:
+            rights |= dict.fromkeys(_CLAIM_WRITES, cure)
         for verb in _READ:
             rights.setdefault(Right(verb, group, resource), cure)
     return rights
@@ -113,7 +116,15 @@ def _granted(namespace: str, election: LeaderElectionSettings) -> str:
 
 ROLE = "kubectl apply -f deploy/rbac.yaml"
 _ADD = "In deploy/rbac.yaml have the ClusterRole gangsched grant it"
-_SPREADING = "kubectl apply -k deploy/default-spreading/"
+_OVERLAYS: Mapping[str, str] = {
+    **dict.fromkeys(WATCHES, "kubectl apply -k deploy/default-spreading/"),
+    **dict.fromkeys((CLAIMS, SLICES, TAINT_RULES), "kubectl apply -k deploy/resource-claims/"),
+}
+"""What grants the right to follow a kind that plugins follow."""
+_CLAIM_WRITES = (
+    Right("get", "resource.k8s.io", "resourceclaims"),
+    *(Right("patch", "resource.k8s.io", f"resourceclaims{part}") for part in ("", "/status", "/binding")),
+)
 _NONE = "allowEviction: false"
 OPTIONAL: Mapping[Right, str] = {
     Right("create", "", "pods/eviction"): _NONE,

@@ -139,6 +139,16 @@ def test_the_rights_to_what_plugins_follow_are_checked_and_named_with_what_grant
     )
 
 
+def test_the_rights_to_write_claims_are_those_of_their_overlay() -> None:
+    documents = yaml.safe_load_all((DEPLOY / "resource-claims" / "rbac.yaml").read_text())
+    granting = "kubectl apply -k deploy/resource-claims/"
+    text = file_with("").partition("profiles:")[0]
+    text += "profiles: [{plugins: {multiPoint: {enabled: [{name: DynamicResources}]}}}]"
+    rights = _rights("gangsched-system", parse_config(text, source="", plugins=IN_TREE), KnownPlugins())
+    role = {tuple(right) for right in granted(documents, "gangsched", "gangsched-system")}
+    assert {tuple(right) for right, cure in rights.items() if cure == granting} == role
+
+
 def test_a_scheduler_that_evicts_nobody_is_not_asked_whether_it_may() -> None:
     settings = parse_config(file_with("allowEviction: false\n"), source="", plugins=IN_TREE).settings
     assert {str(right) for right in set(OPTIONAL) - set(optional(settings))} == {

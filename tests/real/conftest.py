@@ -9,6 +9,7 @@ import pytest
 
 from gangsched.lab.controlplane.assets import Assets
 from gangsched.lab.controlplane.processes import ControlPlane
+from tests.real.claimed import ClaimCluster, checked_claims, claim_control_plane
 from tests.real.cluster import Cluster, checked
 from tests.real.jobs import JobCluster, checked_jobs, job_control_plane
 
@@ -31,4 +32,18 @@ def job_plane(assets: Assets) -> Iterator[ControlPlane]:
 def job_cluster(job_plane: ControlPlane, tmp_path: Path) -> Iterator[JobCluster]:
     """As `cluster`, where Jobs make pods."""
     with checked_jobs(job_plane, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def claim_plane(assets: Assets) -> Iterator[ControlPlane]:
+    """A control plane with Kubernetes' own resourceclaim controller, for this process."""
+    with claim_control_plane(assets) as running:
+        yield running
+
+
+@pytest.fixture
+def claim_cluster(claim_plane: ControlPlane, tmp_path: Path) -> Iterator[ClaimCluster]:
+    """As `cluster`, whose devices are offered and claimed by Dynamic Resource Allocation."""
+    with checked_claims(claim_plane, tmp_path) as made:
         yield made

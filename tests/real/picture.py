@@ -39,10 +39,18 @@ class Sight(NamedTuple):
 
 
 class Picture:
-    """All pods as an independent watch shows them, and every event of it since `start`."""
+    """All pods as an independent watch shows them, and every event of it since `start`; or all objects of the
+    collection at `path`."""
 
-    def __init__(self, plane: ControlPlane, *, alive: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        plane: ControlPlane,
+        *,
+        alive: Callable[[], str],
+        path: str = "/api/v1/namespaces/default/pods",
+    ) -> None:
         self._plane = plane
+        self._path = path
         self._alive = alive
         self._changed = threading.Condition()
         self._stop = threading.Event()
@@ -54,7 +62,7 @@ class Picture:
         self._connection: http.client.HTTPSConnection | None = None
 
     def start(self) -> None:
-        listed = self._plane.request("GET", "/api/v1/namespaces/default/pods")
+        listed = self._plane.request("GET", self._path)
         self.pods = {pod["metadata"]["name"]: pod for pod in listed["items"]}
         self._version = listed["metadata"]["resourceVersion"]
         self._thread.start()
@@ -101,7 +109,7 @@ class Picture:
         where = urlsplit(self._plane.base_url)
         context = ssl.create_default_context(cafile=str(self._plane.ca_file))
         self._connection = connection = http.client.HTTPSConnection(where.netloc, timeout=3, context=context)
-        path = f"/api/v1/namespaces/default/pods?watch=1&timeoutSeconds=2&resourceVersion={self._version}"
+        path = f"{self._path}?watch=1&timeoutSeconds=2&resourceVersion={self._version}"
         try:
             headers = {"Authorization": f"Bearer {self._plane.token}"}
             connection.request("GET", path, headers=headers)

@@ -1,0 +1,344 @@
+"""A Cluster whose nodes offer devices by Dynamic Resource Allocation: slices, classes, claims and templates,
+with Kubernetes' own resourceclaim controller; and what must hold for every history of claims and pods.
+
+Lives here: a second independent watch, of claims, and the checks over both, put in one order by their
+versions. Not here: what goes wrong (test_resource_claims.py, test_resource_claims_kill.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from gangsched.errors import ApiError, ConfigError
+from gangsched.lab.controlplane.assets import Assets
+from gangsched.lab.controlplane.build import REQUIRE_VARIABLE
+from gangsched.lab.controlplane.processes import ControlPlane
+from gangsched.model.pod_group import GANG_KEY
+from gangsched.model.resource_claims.objects import FINALIZER
+from tests.conftest import wipe
+from tests.real.cluster import MERGE, REPO, Cluster, checking
+from tests.real.picture import OURS, Json, Picture, Sight, is_live, node_of
+from tests.real.process import Scheduler, service_account, write_config
+from tests.support.applying import apply
+
+GROUP = "/apis/resource.k8s.io/v1"
+CLAIMS = f"{GROUP}/namespaces/default/resourceclaims"
+TEMPLATES = f"{GROUP}/namespaces/default/resourceclaimtemplates"
+SLICES, CLASSES = f"{GROUP}/resourceslices", f"{GROUP}/deviceclasses"
+CLAIM_RIGHTS = REPO / "deploy" / "resource-claims" / "rbac.yaml"
+DRIVER = "gpu.example.com"
+CLASS = "gpu"
+PROFILE: Json = {"plugins": {"multiPoint": {"enabled": [{"name": "DynamicResources"}]}}}
+AT_ONCE = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
+
+Device = tuple[str, str, str]
+"""(driver, pool, name)."""
+
+
+class ClaimCluster(Cluster):
+    """A cluster whose profile enables DynamicResources, with the rights of deploy/resource-claims/ besides.
+
+    beside: whether another scheduler allocates devices too, so that two claims may have one.
+    """
+
+    def __init__(self, plane: ControlPlane, directory: Path) -> None:
+        super().__init__(plane, directory)
+        self.claims = Picture(plane, alive=self._alive, path=CLAIMS)
+        self.beside = False
+
+    # -- devices and claims --------------------------------------------------------------------------
+
+    def offer(self, n: int, *, devices: int = 4, first: int = 0) -> None:
+        """`n` nodes n0, n1, … with a slice of so many devices each, half of them on each NUMA node."""
+        for i in range(first, first + n):
+            self.nodes(1, gpus=0, first=i)
+            self.slice(f"n{i}", [device(k, numa=2 * k // devices) for k in range(devices)])
+
+    def slice(self, node: str, devices: Sequence[Json]) -> None:
+        """What the driver on the node would publish."""
+        pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": DRIVER, "pool": pool, "nodeName": node, "devices": list(devices)}
+        self.plane.request("POST", SLICES, {"metadata": {"name": f"{node}-{DRIVER}"}, "spec": spec})
+
+    def device_class(self, name: str = CLASS, **spec: Any) -> None:
+        selectors = [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}]
+        body = {"metadata": {"name": name}, "spec": {"selectors": selectors, **spec}}
+        self.plane.request("POST", CLASSES, body)
+
+    def template(self, name: str, spec: Json) -> None:
+        """Claims of each pod's own are made from it."""
+        self.plane.request("POST", TEMPLATES, {"metadata": {"name": name}, "spec": {"spec": spec}})
+
+    def claim(self, name: str, spec: Json, **meta: Any) -> Json:
+        """A claim of the user's own, for several pods."""
+        body = {"metadata": {"name": name, **meta}, "spec": spec}
+        made: Json = self.plane.request("POST", CLAIMS, body)
+        return made
+
+    def claiming(self, name: str, *, pods: int, own: str = "one", shared: str = "", **options: Any) -> None:
+        """A gang whose pods have a claim each of the template `own`, and use the claim `shared`."""
+        entries = [{"name": "own", "resourceClaimTemplateName": own}] if own else []
+        entries += [{"name": "shared", "resourceClaimName": shared}] if shared else []
+        self.gang(name, pods=pods, gpus=0, resourceClaims=entries, **options)
+
+    # -- what became of them -------------------------------------------------------------------------
+
+    def claims_of(self, pod: Json) -> list[Json]:
+        """The pod's claims, those that the watch shows."""
+        return [self.claims.pods[one] for one in names_of(pod) if one in self.claims.pods]
+
+    def claims_of_gang(self, name: str) -> list[Json]:
+        """Each once."""
+        found = {one["metadata"]["name"]: one for pod in self.members(name) for one in self.claims_of(pod)}
+        return list(found.values())
+
+    def devices_of(self, name: str) -> list[Device]:
+        """Of all claims of a gang, or of a lone pod."""
+        return [one for claim in self.claims_of_gang(name) for one in devices_of(claim)]
+
+    def resolved(self, name: str) -> None:
+        """Waits until every member's claims exist."""
+
+        def all_exist() -> bool:
+            pods = self.members(name)
+            return len(pods) >= self.gangs.get(name, 1) and all(
+                len(self.claims_of(pod)) == len(pod["spec"].get("resourceClaims", ())) for pod in pods
+            )
+
+        self.eventually(all_exist, f"the claims of {name} exist")
+
+    def freed(self, name: str, *, timeout_s: float = 30.0) -> None:
+        """Waits until no claim of the gang is allocated."""
+        self.eventually(
+            lambda: not self.devices_of(name), f"no claim of {name} is allocated", timeout_s=timeout_s
+        )
+
+    # -- the scheduler -------------------------------------------------------------------------------
+
+    def schedule(
+        self, *, kubeconfig: Path | None = None, election: Json | None = None, **settings: Any
+    ) -> Scheduler:
+        """As Cluster's; `election`: its leaderElection."""
+        number = len(list(self.directory.glob("config-*.yaml")))
+        config = write_config(self.directory / f"config-{number}.yaml", **settings)
+        documents = list(yaml.safe_load_all(config.read_text()))
+        documents[0]["profiles"] = [{"schedulerName": OURS, **PROFILE}]
+        if election is not None:
+            documents[0]["leaderElection"] = election
+        config.write_text(yaml.safe_dump_all(documents))
+        account = kubeconfig or service_account(self.plane, self.directory / f"account-{number}.yaml")
+        scheduler = Scheduler(config, account, self.directory / f"scheduler-{number}.log")
+        self.schedulers.append(scheduler)
+        return scheduler
+
+    # -- the fixture ---------------------------------------------------------------------------------
+
+    def set_up(self) -> None:
+        apply(self.plane, CLAIM_RIGHTS)
+        super().set_up()
+        self.claims.start()
+
+    def check(self) -> None:
+        super().check()
+        self.claims.stop()
+        assert not self.claims.trouble, self.claims.trouble
+        self.check_claims()
+        for name in self.gangs:
+            if not self.n_bound(name):
+                assert not self.devices_of(name), f"{name} is not bound, and has {self.devices_of(name)}"
+
+    def check_claims(self) -> None:
+        """What must hold for the history so far."""
+        check_claims(self.picture.sights, self.claims.sights, self.gangs, beside=self.beside)
+
+    def close(self) -> None:
+        super().close()
+        self.claims.stop()
+
+
+class Lost(NamedTuple):
+    """Pods of ours that were bound with a device that another scheduler's claim has, too."""
+
+    pod: str
+    device: Device
+    claim: str
+    was_first: bool
+    """Whether the other claim was allocated before ours."""
+
+
+class History:
+    """Claims and pods, event by event in the order of their versions."""
+
+    def __init__(self, gangs: dict[str, int], *, beside: bool) -> None:
+        self._gangs = gangs
+        self._beside = beside
+        self._claims: dict[str, Json] = {}
+        self._since: dict[str, int] = {}
+        self._bound: dict[str, Json] = {}
+        self._has_bound: dict[str, int] = {}
+        self.lost: list[Lost] = []
+
+    def see_claim(self, type_: str, claim: Json) -> None:
+        """The next event, of a claim."""
+        name, before = claim["metadata"]["name"], self._claims.get(claim["metadata"]["name"])
+        if type_ == "DELETED":
+            self._claims.pop(name, None)
+            return
+        self._claims[name] = claim
+        if not devices_of(claim):
+            self._since.pop(name, None)
+            return
+        if name not in self._since:
+            self._since[name] = int(claim["metadata"]["resourceVersion"])
+            assert FINALIZER in claim["metadata"].get("finalizers", ()), f"{name} is allocated without it"
+        if before is not None and devices_of(before):
+            assert devices_of(before) == devices_of(claim), f"the allocation of {name} has changed"
+        for one, other in self._doubles(name):
+            assert self._beside, f"device {one} is in the claims {name} and {other}"
+
+    def _doubles(self, name: str) -> Iterator[tuple[Device, str]]:
+        mine = set(devices_of(self._claims[name]))
+        for other, claim in self._claims.items():
+            if other != name:
+                yield from ((one, other) for one in devices_of(claim) if one in mine)
+
+    def see_pod(self, type_: str, pod: Json) -> None:
+        """The next event, of a pod."""
+        uid = pod["metadata"]["uid"]
+        if type_ == "DELETED" or not is_live(pod):
+            self._bound.pop(uid, None)
+        elif node_of(pod) and uid not in self._bound and pod["spec"]["schedulerName"] == OURS:
+            self._bound[uid] = pod
+            self._check_bound(pod)
+
+    def _check_bound(self, pod: Json) -> None:
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        for one in names_of(pod):
+            claim = self._claims.get(one)
+            assert claim is not None, f"{name} is bound, its claim {one} is not there"
+            assert devices_of(claim), f"{name} is bound, its claim {one} is not allocated"
+            reserved = [entry["uid"] for entry in claim["status"].get("reservedFor", ())]
+            assert uid in reserved, f"{name} is bound, its claim {one} is not reserved for it"
+            assert FINALIZER in claim["metadata"].get("finalizers", ()), f"{one} has no finalizer"
+            pools = {pool for _, pool, _ in devices_of(claim)}
+            assert pools == {node_of(pod)}, f"{name} is on {node_of(pod)}, its devices on {pools}"
+            for device, other in self._doubles(one):
+                self.lost.append(Lost(name, device, other, self._since[other] < self._since[one]))
+        gang = pod["metadata"].get("annotations", {}).get(GANG_KEY, "").rpartition("/")[2]
+        if gang in self._gangs and self._has_bound.setdefault(gang, 0) == 0:
+            self._check_whole(gang, pod)
+        self._has_bound[gang] = self._has_bound.get(gang, 0) + 1
+
+    def _check_whole(self, gang: str, first: Json) -> None:
+        """When a gang's first pod is bound, so many of its pods have all they need."""
+        reserved = {
+            entry["uid"]
+            for claim in self._claims.values()
+            if devices_of(claim)
+            for entry in claim["status"].get("reservedFor", ())
+            if entry["name"].rpartition("-")[0] == gang
+        }
+        wanted = self._gangs[gang] if first["spec"].get("resourceClaims") else 0
+        n, name = len(reserved), first["metadata"]["name"]
+        assert n >= wanted, f"{name} is bound while claims are reserved for {n} of {wanted} of its gang"
+
+
+def check_claims(
+    pods: Sequence[Sight], claims: Sequence[Sight], gangs: dict[str, int], *, beside: bool = False
+) -> list[Lost]:
+    """The whole history at once. Returns what was lost to others, beside whom that may happen."""
+    history = History(gangs, beside=beside)
+    order = [(version_of(one), one, True) for one in claims]
+    order += [(version_of(one), one, False) for one in pods]
+    for _, sight, is_claim in sorted(order, key=lambda one: one[0]):
+        (history.see_claim if is_claim else history.see_pod)(sight.type, sight.pod)
+    return history.lost
+
+
+def version_of(sight: Sight) -> int:
+    """All kinds have one sequence of versions."""
+    return int(sight.pod["metadata"]["resourceVersion"])
+
+
+def names_of(pod: Json) -> list[str]:
+    """The names of the claims that the pod uses, those that are known."""
+    made = pod["status"].get("resourceClaimStatuses", ())
+    names = {one["name"]: one.get("resourceClaimName", "") for one in made}
+    entries = pod["spec"].get("resourceClaims", ())
+    return [name for one in entries if (name := one.get("resourceClaimName") or names.get(one["name"], ""))]
+
+
+def devices_of(claim: Json) -> list[Device]:
+    """What the claim is allocated."""
+    allocation = claim.get("status", {}).get("allocation", {})
+    results = allocation.get("devices", {}).get("results", ())
+    return [(one["driver"], one["pool"], one["device"]) for one in results]
+
+
+def device(k: int, **attributes: Any) -> Json:
+    """One of a slice; attributes are integers or texts."""
+    kinds = {int: "int", str: "string"}
+    values = {name: {kinds[type(value)]: value} for name, value in attributes.items()}
+    return {"name": f"gpu-{k}", "attributes": values}
+
+
+def request(name: str = "gpu", *, of: str = CLASS, count: int = 1, expression: str = "") -> Json:
+    """For exactly so many devices of a class."""
+    exactly: Json = {"deviceClassName": of, "count": count}
+    if expression:
+        exactly["selectors"] = [{"cel": {"expression": expression}}]
+    return {"name": name, "exactly": exactly}
+
+
+def wish(*requests: Json, **more: Any) -> Json:
+    """The spec of a claim; without requests one for a device."""
+    return {"devices": {"requests": list(requests) or [request()], **more}}
+
+
+@contextmanager
+def claim_control_plane(assets: Assets) -> Iterator[ControlPlane]:
+    """A control plane with Kubernetes' own resourceclaim controller.
+
+    Skips the test where KUBEBUILDER_ASSETS names a folder without a controller manager.
+    """
+    try:
+        assets.path("kube-controller-manager")
+    except ConfigError as error:
+        if os.environ.get(REQUIRE_VARIABLE) == "1":
+            pytest.fail(f"{REQUIRE_VARIABLE}=1, but: {error}", pytrace=False)
+        pytest.skip(f"no real resourceclaim controller: {error}")
+    with ControlPlane(assets=assets, unsafe_no_fsync=True) as plane:
+        plane.start_controllers("resourceclaim-controller")
+        yield plane
+
+
+@contextmanager
+def checked_claims(plane: ControlPlane, directory: Path) -> Iterator[ClaimCluster]:
+    """An empty cluster on it; what must always hold is checked when the test has passed."""
+    try:
+        with checking(ClaimCluster(plane, directory)) as made:
+            yield made
+    finally:
+        for scheduler in plane.schedulers:
+            scheduler.kill()
+        plane.schedulers.clear()
+        wipe(plane)
+        wipe_claims(plane)
+        for collection in (TEMPLATES, SLICES, CLASSES, f"{GROUP}/devicetaintrules"):
+            plane.request("DELETE", collection, AT_ONCE)
+
+
+def wipe_claims(plane: ControlPlane) -> None:
+    """Deletes all claims; their pods are gone."""
+    plane.request("DELETE", CLAIMS, AT_ONCE)
+    for item in plane.request("GET", CLAIMS)["items"]:
+        path = f"{CLAIMS}/{item['metadata']['name']}"
+        with suppress(ApiError):  # the controller was quicker
+            plane.request("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE)

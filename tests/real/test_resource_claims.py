@@ -1,0 +1,169 @@
+"""Gangs with resource claims on a real API server, beside Kubernetes' own resourceclaim controller."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from tests.real.claimed import CLAIM_RIGHTS, DRIVER, ClaimCluster, device, request, wish
+from tests.real.picture import node_of
+from tests.support.applying import apply
+
+pytestmark = pytest.mark.real
+
+ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/gangsched-resource-claims"
+
+
+def test_a_gang_of_claims_is_bound_whole(claim_cluster: ClaimCluster) -> None:
+    """Each claim is on its pod's node, reserved and kept; none is bound before the last is reserved: checks
+    of the whole history."""
+    c = claim_cluster
+    c.offer(2, devices=4)
+    c.device_class()
+    c.template("one", wish())
+    c.schedule()
+    c.claiming("a", pods=8)
+    c.whole("a")
+    assert len({*c.devices_of("a")}) == 8
+    assert {node_of(pod) for pod in c.members("a")} == {"n0", "n1"}
+
+
+def test_a_gang_that_shares_a_claim_goes_where_it_is(claim_cluster: ClaimCluster) -> None:
+    c = claim_cluster
+    c.offer(3, devices=2)
+    c.device_class()
+    c.claim("both", wish(request(count=2)))
+    c.schedule()
+    c.claiming("a", pods=3, own="", shared="both")
+    c.whole("a")
+    [claim] = c.claims_of_gang("a")
+    assert sorted(one["name"] for one in claim["status"]["reservedFor"]) == ["a-0", "a-1", "a-2"]
+    assert len({node_of(pod) for pod in c.members("a")}) == 1
+
+
+def test_a_gang_has_claims_of_its_own_beside_one_that_it_shares(claim_cluster: ClaimCluster) -> None:
+    """The shared one holds the gang to a node that has devices for all of the others as well."""
+    c = claim_cluster
+    c.offer(1, devices=2)
+    c.offer(1, devices=3, first=1)
+    c.device_class()
+    c.claim("both", wish())
+    c.template("one", wish())
+    c.schedule()
+    c.claiming("a", pods=2, shared="both")
+    c.whole("a")
+    assert {node_of(pod) for pod in c.members("a")} == {"n1"}
+    assert len(c.devices_of("a")) == len({*c.devices_of("a")}) == 3
+
+
+def test_the_requests_of_a_claim_agree_in_an_attribute(claim_cluster: ClaimCluster) -> None:
+    """The first two devices would do for each alone; the NUMA node of both has them only further back."""
+    c = claim_cluster
+    c.nodes(1, gpus=0)
+    one = [device(0, model="H200", numa=0), device(1, model="A10", numa=1)]
+    c.slice("n0", [*one, device(2, model="A10", numa=2), device(3, model="H200", numa=2)])
+    c.device_class()
+    models = [
+        request(name, expression=f"device.attributes['{DRIVER}'].model == '{name.upper()}'")
+        for name in ("h200", "a10")
+    ]
+    constraint = {"requests": ["h200", "a10"], "matchAttribute": f"{DRIVER}/numa"}
+    c.template("one", wish(*models, constraints=[constraint]))
+    c.schedule()
+    c.claiming("a", pods=1)
+    c.whole("a")
+    [claim] = c.claims_of_gang("a")
+    results = claim["status"]["allocation"]["devices"]["results"]
+    assert {one["request"]: one["device"] for one in results} == {"h200": "gpu-3", "a10": "gpu-2"}
+    c.claiming("b", pods=1)
+    c.held("b", says="cannot allocate all claims")
+
+
+def test_parameters_reach_the_allocation_as_they_were_written(claim_cluster: ClaimCluster) -> None:
+    """Those of the class and then the claim's, for the requests they are for; applied as users do."""
+    c = claim_cluster
+    c.offer(1)
+    # A number that a reader into doubles would change, keys out of order, and what JSON may escape.
+    of_class = {"z": 1.5, "a": [2**53 + 1, {"metadata": {}, "é": "\u2028<&>"}], "kind": "Of"}
+    of_claim = {"sharing": {"strategy": "TimeSlicing", "interval": "<long>"}, "kind": "GpuConfig"}
+
+    def opaque(parameters: object, **more: object) -> dict[str, object]:
+        return {"opaque": {"driver": DRIVER, "parameters": parameters}, **more}
+
+    c.device_class(config=[opaque(of_class)])
+    spec = wish(request("left"), request("right"), config=[opaque(of_claim, requests=["right"])])
+    template = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate"}
+    document = {**template, "metadata": {"name": "one"}, "spec": {"spec": spec}}
+    c.plane.kubectl("apply", "-f", "-", input=json.dumps(document))
+    c.schedule()
+    c.claiming("a", pods=2)
+    c.whole("a")
+    for claim in c.claims_of_gang("a"):
+        config = claim["status"]["allocation"]["devices"]["config"]
+        assert [(one["source"], one.get("requests")) for one in config] == [
+            ("FromClass", None),
+            ("FromClaim", ["right"]),
+        ]
+        assert [one["opaque"]["parameters"] for one in config] == [of_class, of_claim]
+
+
+def test_a_gang_that_does_not_fit_writes_nothing(claim_cluster: ClaimCluster) -> None:
+    c = claim_cluster
+    c.offer(2, devices=3)
+    c.device_class()
+    c.template("one", wish())
+    c.claiming("a", pods=8)
+    c.resolved("a")
+    before = {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in c.claims_of_gang("a")}
+    c.schedule()
+    c.held("a", says="6 of 8 fit")
+    c.held("a", says="cannot allocate all claims")
+    now = {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in c.claims_of_gang("a")}
+    assert now == before
+    c.offer(1, devices=2, first=2)
+    c.whole("a")
+
+
+def test_devices_of_a_gang_that_has_ended_are_used_again(claim_cluster: ClaimCluster) -> None:
+    """The controller deallocates; nothing of ours stands in its way."""
+    c = claim_cluster
+    c.offer(1, devices=4)
+    c.device_class()
+    c.template("one", wish())
+    c.schedule()
+    c.claiming("a", pods=4)
+    c.whole("a")
+    c.claiming("b", pods=4)
+    c.held("b", says="cannot allocate all claims")
+    c.delete("a")
+    c.whole("b")
+
+
+def allow_all_but(cluster: ClaimCluster, verb: str, resource: str) -> None:
+    """The rights of deploy/resource-claims/ without one of them."""
+    role = next(yaml.safe_load_all(CLAIM_RIGHTS.read_text()))
+    rules = [
+        {**rule, "resources": [one], "verbs": [v for v in rule["verbs"] if (v, one) != (verb, resource)]}
+        for rule in role["rules"]
+        for one in rule["resources"]
+    ]
+    body = {**role, "rules": [rule for rule in rules if rule["verbs"]]}
+    cluster.plane.request("PUT", ROLE, body)
+
+
+@pytest.mark.since(36)
+def test_a_missing_right_to_write_is_named_by_the_pods(claim_cluster: ClaimCluster) -> None:
+    c = claim_cluster
+    c.offer(1, devices=4)
+    c.device_class()
+    c.template("one", wish())
+    c.schedule()
+    for i, what in enumerate(("resourceclaims", "resourceclaims/status", "resourceclaims/binding")):
+        allow_all_but(c, "patch", what)
+        c.claiming(f"g{i}", pods=2)
+        c.held(f"g{i}", says=f'cannot patch resource "{what}"')
+        apply(c.plane, CLAIM_RIGHTS)
+        c.whole(f"g{i}")
+        c.delete(f"g{i}")

@@ -1,0 +1,217 @@
+"""kill -9 of the leader between any two writes of a gang with resource claims; the next leader ends what it
+left: the gang is bound whole within 30 s, or not at all and without an allocation.
+
+A proxy lets so many writes through and holds the later ones: at the time of the kill exactly these have
+landed. What was held is lost, or is let go when the next leader leads: then nothing of it may land. Where the
+gang is contested, a more important one that wants the same devices has come meanwhile: one of them is bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.proxy import Proxy, Rule
+from tests.real.claimed import ClaimCluster, wipe_claims, wish
+from tests.real.cluster import MERGE
+from tests.real.picture import Json
+from tests.real.process import Scheduler, service_account
+from tests.real.test_preemption import CLASSES, priority_class
+from tests.support.threads import in_a_thread
+
+pytestmark = pytest.mark.real
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/gangsched-system/leases/gangsched"
+ELECTION: Json = {
+    "leaderElect": True,
+    "resourceNamespace": "gangsched-system",
+    "leaseDuration": "6s",
+    "renewDeadline": "4s",
+    "retryPeriod": "500ms",
+}
+SETTLED_S = 30.0
+LANDED_S = 0.5
+"""So long after it was let go everything that was held has been answered."""
+MOST = 80
+"""Writes of a gang of eight, with room."""
+_WRITE = re.compile(
+    r"PATCH /apis/resource\.k8s\.io/v1/namespaces/default/resourceclaims/"
+    r"|POST /api/v1/namespaces/default/pods/[^/]+/binding"
+    r"|PUT /apis/coordination\.k8s\.io/v1/namespaces/[^/]+/leases/gangsched-fence"
+)
+
+
+class Gate:
+    """The proxy before the API server that one leader goes through: how many of its writes of claims, pods
+    and the fence pass."""
+
+    def __init__(self, cluster: ClaimCluster, number: int) -> None:
+        directory: Path = cluster.directory / f"gate-{number}"
+        directory.mkdir()
+        self.n_left = sys.maxsize
+        self.passed: list[str] = []
+        self.held: list[str] = []
+        self._until = asyncio.Event()
+        proxy, certificate = Proxy.before(cluster.plane, directory)
+        proxy.rule(Rule(self._holds, times=sys.maxsize, until=self._until))
+        self._running = ExitStack()
+        self._loop = self._running.enter_context(in_a_thread(proxy))
+        self.kubeconfig = service_account(
+            cluster.plane, directory / "account.yaml", server=proxy.url, ca_file=certificate
+        )
+
+    def _holds(self, request: str) -> bool:
+        if _WRITE.match(request) is None:
+            return False
+        if len(self.passed) < self.n_left:
+            self.passed.append(request)
+            return False
+        self.held.append(request)
+        return True
+
+    def let(self, n: int) -> None:
+        """From now on so many writes pass."""
+        self.passed.clear()
+        self.n_left = n
+
+    def let_go(self) -> None:
+        """All that was held arrives."""
+        self._loop.call_soon_threadsafe(self._until.set)
+
+    def close(self) -> None:
+        self._running.close()
+
+
+class Rounds:
+    """A leader and a follower, each behind a gate, and one kill after the other."""
+
+    def __init__(self, cluster: ClaimCluster) -> None:
+        self.cluster = cluster
+        self._replicas: list[tuple[Scheduler, Gate]] = []
+        self._n_made = 0
+        self.n_late = 0
+        """Writes that were let go when another led."""
+        self.n_won = 0
+        """Gangs that were bound, of those that were contested."""
+
+    def run(self, n: int, n_pods: int, *, late: bool, contested: bool = False) -> bool:
+        """One gang, whose leader is killed when `n` writes have landed; whether there were more."""
+        (leader, gate), (follower, _) = self._two()
+        gang, picture = f"g{n}", self.cluster.picture
+        gate.let(n)
+        self.cluster.claiming(gang, pods=n_pods)
+
+        def is_there() -> bool:
+            return bool(gate.held) or self.cluster.n_bound(gang) == n_pods
+
+        picture.until(is_there, f"{n} writes have passed, the next is held")
+        self.cluster.eventually(lambda: self._have_landed(gang, gate), "what has passed has landed")
+        if contested:
+            self.cluster.claiming(f"h{n}", pods=n_pods, priorityClassName="high")
+            self.cluster.resolved(f"h{n}")
+        leader.kill()
+        more = bool(gate.held)
+        self.n_late += len(gate.held) * late
+        # As if the lease had run out.
+        self.cluster.plane.request("PATCH", LEASE, {"spec": {"holderIdentity": ""}}, content_type=MERGE)
+        self.cluster.eventually(lambda: " leading " in follower.said, "the follower leads")
+        gangs = [gang, f"h{n}"][: 1 + contested]
+        if contested and late:
+            picture.until(lambda: self._is_whole(gangs, n_pods), "one of them is bound", timeout_s=SETTLED_S)
+        if late:
+            gate.let_go()
+            time.sleep(LANDED_S)  # it is refused: there is nothing to be seen of that
+        picture.until(lambda: self._is_whole(gangs, n_pods), f"{gang} is settled", timeout_s=SETTLED_S)
+        for other in gangs:
+            if not self.cluster.n_bound(other):
+                self.cluster.freed(other)
+        self.cluster.check_claims()
+        self.n_won += self.cluster.n_bound(gang) > 0
+        self._clear(gangs)
+        leader.never_broke()
+        self.cluster.schedulers.remove(leader)
+        self._replicas.pop(0)
+        gate.close()
+        return more
+
+    def _is_whole(self, gangs: Sequence[str], n_pods: int) -> bool:
+        """Whether one of the gangs is bound, and none in part."""
+        bound = [self.cluster.n_bound(gang) for gang in gangs]
+        return n_pods in bound and sum(bound) == n_pods
+
+    def _have_landed(self, gang: str, gate: Gate) -> bool:
+        """As the API server shows it: binds, and claims that are kept or allocated."""
+        n_binds = sum("/binding" in one for one in gate.passed)
+        n_adds = sum("/status " in f"{one} " for one in gate.passed)
+        claims = self.cluster.claims_of_gang(gang)
+        n_allocated = sum("allocation" in claim.get("status", {}) for claim in claims)
+        return self.cluster.n_bound(gang) >= n_binds and n_allocated >= n_adds
+
+    def _two(self) -> list[tuple[Scheduler, Gate]]:
+        while len(self._replicas) < 2:
+            self._n_made += 1
+            gate = Gate(self.cluster, self._n_made)
+            scheduler = self.cluster.schedule(kubeconfig=gate.kubeconfig, election=ELECTION, settleSeconds=4)
+            self._replicas.append((scheduler, gate))
+            self.cluster.eventually(lambda: "synced, " in scheduler.said, "a replica follows")  # noqa: B023
+        leader = self._replicas[0][0]
+        self.cluster.eventually(lambda: " leading " in leader.said, "the first one leads")
+        return self._replicas
+
+    def _clear(self, gangs: Sequence[str]) -> None:
+        """Their pods, and then their claims: no garbage collector runs here."""
+        self.cluster.delete(*gangs)
+        for gang in gangs:
+            del self.cluster.gangs[gang]
+        wipe_claims(self.cluster.plane)
+        self.cluster.eventually(lambda: not self.cluster.claims.pods, "the claims are gone")
+        self.cluster.picture.taken()
+        self.cluster.claims.taken()
+
+    def close(self) -> None:
+        for scheduler, gate in self._replicas:
+            gate.let_go()
+            scheduler.stop_cleanly()
+            gate.close()
+
+
+@pytest.fixture
+def rounds(claim_cluster: ClaimCluster) -> Iterator[Rounds]:
+    c = claim_cluster
+    priority_class(c.plane, "high")
+    try:
+        c.device_class()
+        c.template("one", wish())
+        yield Rounds(c)
+    finally:
+        c.plane.request("DELETE", f"{CLASSES}/high")
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("late", [False, True], ids=["lost", "late"])
+@pytest.mark.parametrize("n_pods", [2, pytest.param(8, marks=pytest.mark.long)])
+def test_a_leader_is_killed_between_any_two_writes(rounds: Rounds, n_pods: int, *, late: bool) -> None:
+    rounds.cluster.offer(2, devices=4)
+    n = next(n for n in range(MOST) if not rounds.run(n, n_pods, late=late))
+    rounds.close()
+    assert n >= 3 * n_pods, "a finalizer, an allocation and a Binding for each pod, and the fence"
+    assert rounds.n_late > 0 or not late
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("late", [False, True], ids=["lost", "late"])
+@pytest.mark.parametrize("n_pods", [2, pytest.param(8, marks=pytest.mark.long)])
+def test_devices_that_a_more_important_gang_wants_are_in_one_claim(
+    rounds: Rounds, n_pods: int, *, late: bool
+) -> None:
+    rounds.cluster.offer(2, devices=n_pods // 2)
+    n = next(n for n in range(MOST) if not rounds.run(n, n_pods, late=late, contested=True))
+    rounds.close()
+    assert 0 < rounds.n_won < n, "the gang keeps what it has been given, or the other one has it"
