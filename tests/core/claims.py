@@ -138,6 +138,12 @@ class ClaimCluster(Cluster):
     def show(self, uid: str) -> Self:
         return self.tell(ev.ObjectPut(CLAIMS, _read(self.resource_claims[uid], ResourceClaim)))
 
+    def lose(self, name: str) -> Self:
+        """A claim is gone, and the watch shows that."""
+        raw = self.resource_claims.pop(f"uid-{name}")
+        meta = raw["metadata"]
+        return self.tell(ev.ObjectGone(CLAIMS, meta["namespace"], meta["name"], meta["uid"]))
+
     def show_all(self) -> Self:
         self.shows_claims = True
         for uid in self.resource_claims:

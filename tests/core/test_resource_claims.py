@@ -6,6 +6,7 @@ import json
 
 from gangsched.lab.sim.objects import make_pod
 from gangsched.model import effects as ef
+from gangsched.model import events as ev
 from gangsched.model.objects import Pod
 from gangsched.process.leadership import foreseen
 from tests.core.claims import DRIVER, ClaimCluster, Json, gpus, wish, with_claims
@@ -322,3 +323,46 @@ def test_pods_of_lower_priority_give_way_with_their_devices() -> None:
     assert len(c.all(ef.EvictPod)) == 1
     assert c.are_bound("late") == [False]
     assert c.are_bound("high") == [True]
+
+
+def test_nodes_of_a_pod_with_a_claim_of_its_own_and_a_shared_one_are_counted_once() -> None:
+    c = ClaimCluster().offer("n", "m", gpus_each=1)
+    c.make_claim("shared", wish())
+    pod = with_claims(make_pod("p", gpus=0), own=("gpu",), shared={"all": "shared"})
+    c.make_claim("p-gpu", wish(), owner=pod)
+    c.submit(pod).run()
+    assert "0/2 nodes are available: 2 cannot allocate all claims" in c.said("p")
+
+
+def test_what_was_taken_back_is_not_taken_for_reserved_while_the_watch_lags() -> None:
+    c = ClaimCluster().offer("n")
+    c.claim_answer = lambda patch: "hold" if patch.is_status and patch.name == "g-1-gpu" else "ok"
+    c.submit(gang(c, "g", 2, wish())).run()
+    c.shows_claims = False
+    [held] = c.held_patches
+    c.tell(ev.ClaimRefused(held.uid, held.ticket, 403, "Refused", "no")).run()
+    assert not c.devices("g-0-gpu")
+    c.claim_answer = lambda patch: "ok"
+    c.wait(10.0)
+    c.show("uid-g-1-gpu")
+    c.wait(10.0)
+    assert not c.n_bound()
+    c.show_all()
+    c.settled()
+    assert c.placed("g")
+    assert c.reserved("g-0-gpu") == ["g-0"]
+
+
+def test_a_write_without_an_answer_about_a_claim_that_is_gone_is_over() -> None:
+    c = ClaimCluster().offer("n")
+    c.claim_answer = lambda patch: "hold" if patch.is_status else "ok"
+    pod = c.want("p", wish())
+    c.submit(pod).run()
+    [held] = c.held_patches
+    c.lose("p-gpu").run()
+    c.tell(ev.ClaimUnclear(held.uid, held.ticket, "timed out")).run()
+    assert "its resource claim is gone" in c.said("p")
+    c.claim_answer = lambda patch: "ok"
+    c.make_claim("p-gpu", wish(), owner=pod)
+    c.settled()
+    assert c.n_bound() == 1

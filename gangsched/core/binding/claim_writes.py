@@ -218,8 +218,8 @@ class ClaimWrites:
             if record.wants:
                 record.why = record.why or "its resource claim is gone"
                 self._tell(record)
-            elif not record.held:
-                uses.end(record)
+            else:
+                self._end_if_shown(record)
             return
         there = {one.uid for one in claim.status.reserved_for or ()}
         gone = [pod for pod in record.leaves if pod in there]
@@ -235,7 +235,18 @@ class ClaimWrites:
             self._add(record, claim)
         elif record.wants:
             self._tell(record)
-        elif not record.held:
+        else:
+            self._end_if_shown(record)
+
+    def _end_if_shown(self, record: ClaimRecord) -> None:
+        """Ends a record that nothing uses, once the book knows what it knows: until then the next reservation
+        would take an allocation for there that has been taken back."""
+        uses, claim = self._shared.claim_uses, record.latest
+        if claim is None:
+            is_shown = record.uid not in self._shared.cache.claims.claims
+        else:
+            is_shown = _is_as_new(record.seen_version, claim.metadata.resource_version)
+        if is_shown and not record.held:
             uses.end(record)
 
     def _may_land(self, pods: Iterable[str]) -> bool:
@@ -342,13 +353,18 @@ class ClaimWrites:
 
     def unclear(self, event: ClaimUnclear) -> None:
         record = self._expected(event.uid, event.ticket)
-        if record is not None and record.latest is not None:
-            record.n_tries += 1
-            if record.n_tries >= _MAX_TRIES and record.wants:
-                record.why = f"writing resource claim {record.latest.key}: {event.message}"
-            record.write = ClaimWrite.READ
-            meta = record.latest.metadata
-            self._shared.emit(GetClaim(record.uid, meta.namespace, meta.name, record.cause_id))
+        if record is None:
+            return
+        if record.latest is None:  # the watch has shown it gone, for good: nothing can land
+            self._settled(record, None)
+            self.advance()
+            return
+        record.n_tries += 1
+        if record.n_tries >= _MAX_TRIES and record.wants:
+            record.why = f"writing resource claim {record.latest.key}: {event.message}"
+        record.write = ClaimWrite.READ
+        meta = record.latest.metadata
+        self._shared.emit(GetClaim(record.uid, meta.namespace, meta.name, record.cause_id))
 
     def read(self, event: ClaimRead) -> None:
         record = self._shared.claim_uses.records.get(event.uid)

@@ -114,9 +114,10 @@ class ClusterObjects:
         before = cache.objects.objects(event.kind).get(
             (event.object.metadata.namespace, event.object.metadata.name)
         )
+        is_new = cache.put_object(event.kind, event.object)
         if event.kind == CLAIMS:
             self._scheduler.binder.claims.watched(event.object.metadata.uid, event.object)
-        if cache.put_object(event.kind, event.object):
+        if is_new:
             self._evict_soon(before, event.object)
             if not isinstance(event.object, PodDisruptionBudget):  # no pod's placement depends on these
                 meta = event.object.metadata
@@ -128,9 +129,10 @@ class ClusterObjects:
     def _remove_object(self, event: ev.ObjectGone) -> None:
         cache = self._shared.cache
         before = cache.objects.objects(event.kind).get((event.namespace, event.name))
+        is_gone = cache.remove_object(event.kind, event.namespace, event.name, event.uid)
         if event.kind == CLAIMS:
             self._scheduler.binder.claims.watched(event.uid, None)
-        if cache.remove_object(event.kind, event.namespace, event.name, event.uid):
+        if is_gone:
             self._evict_soon(before, None)
             cache.index.selected.unname((event.kind, event.namespace, event.name))
             self._object_changed(event.kind)

@@ -148,8 +148,10 @@ class DynamicResources:
     ) -> Sequence[tuple[Why, BoolArray]]:
         found = list(self.reasons_of_filter(state, template, view)) if self.name in state.data else []
         by_reason: dict[str, list[int]] = {}
-        placed = _placed(view)
-        for row in np.flatnonzero(view.live).tolist() if template.claims else ():
+        placed, left = _placed(view), view.live.copy()
+        for _, out in found:
+            left &= ~out
+        for row in np.flatnonzero(left).tolist() if template.claims else ():
             n, reason = self._count(template, view, row, placed.get(row, ()))
             if not n:
                 by_reason.setdefault(reason, []).append(row)
