@@ -23,6 +23,14 @@ JUDGES: dict[str, str] = {
     "volumes-bound-first": "All claims of a bound pod are bound.",
     "volumes-found": "At rest no group waits that would find its room and its volumes.",
     "links-kept": "Pods require no more of a link than it has, and none is placed by an old report.",
+    "device-in-one-claim": "No device, and no more of a counter than there is, is given to two claims.",
+    "claims-as-asked": "An allocation has the devices that its claim asks for.",
+    "claims-kept": "A claim is allocated only with the finalizer that keeps it.",
+    "entries-of-others": "No write takes off an entry of another scheduler's pod, or of a bound one.",
+    "claims-before-binds": "A pod is bound where all its claims are allocated and reserved for it, a gang's "
+    "first pod once all members' are; none by a device that another had before.",
+    "claims-given-back": "At rest no device is kept, promised or written for a pod that is not bound.",
+    "claims-found": "At rest no group waits for devices that a fresh process finds for it.",
     # Promises about gangs.
     "starts-whole": "When a gang's first bind is sent, all members that it needs are reserved, of each role.",
     "sets-start-together": "Groups that name one another start together, and wait for no other group.",

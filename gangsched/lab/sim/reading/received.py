@@ -295,5 +295,8 @@ def reserved_on(scheduler: Scheduler) -> dict[str, str]:
 
 
 def _is_constrained(spec: PodSpec) -> bool:
-    stated = (spec.node_selector, spec.affinity, spec.topology_spread_constraints)
+    stated = (
+        *(spec.node_selector, spec.affinity, spec.topology_spread_constraints),
+        spec.resource_claims,
+    )
     return any(stated) or any(one.ports for one in spec.containers)

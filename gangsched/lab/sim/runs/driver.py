@@ -92,7 +92,8 @@ class Simulation:
         self.inbox: list[ev.Event] = []
         self.api = SimApi(self.timeline, self.weather, self.deliver)
         rng = Random(f"{seed}-kubelets")
-        self._devices = Kubelets(self.api, self.timeline, rng, self.weather).devices
+        self.kubelets = Kubelets(self.api, self.timeline, rng, self.weather)
+        self._devices = self.kubelets.devices
         Controllers(self.api, self.timeline, Random(f"{seed}-controllers"))
         self.first_nodes: dict[str, Node] = {node.metadata.name: node for node in workload.nodes}
         self.sent: dict[str, list[ef.BindPod]] = {}
@@ -252,6 +253,7 @@ class Simulation:
             taken=lambda: self.api.connect(down_s=down_s),
             release=self._released,
         )
+        self.api.claims.patched = self.fence.fence.patched
         self.fence.begin()
 
     def _released(self, effects: Sequence[Fenced]) -> None:
@@ -443,5 +445,11 @@ def _brief(what: ev.Event | ef.Effect) -> str:
         return f"{name}({what.ticket} {what.code} {what.reason})"
     if isinstance(what, ef.CancelBinds):
         return f"{name}({what.cause_id})"
+    if isinstance(what, ef.PatchClaim):
+        return f"{name}({what.uid} v{what.resource_version} #{what.ticket} {what.patch.decode()[:240]})"
+    if isinstance(what, ev.ClaimPatched | ev.ClaimRead | ev.ClaimBumped | ev.ObjectPut):
+        one = what.object if isinstance(what, ev.ObjectPut) else what.claim
+        meta = one.metadata if one is not None else None
+        return f"{name}({meta.uid} v{meta.resource_version})" if meta is not None else f"{name}(gone)"
     uid = getattr(what, "uid", getattr(what, "kind", ""))
     return f"{name}({uid}{' ' + str(what.code) if isinstance(what, ev.BindFailed) else ''})"

@@ -20,6 +20,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.lab.sim.faults import mischief, misuse
 from gangsched.lab.sim.faults.fickle_plugins import KINDS
 from gangsched.lab.sim.making import make_scheduler
+from gangsched.lab.sim.runs.claim_run import ClaimSimulation, make_with_claims
 from gangsched.lab.sim.runs.driver import Broken, Simulation
 from gangsched.lab.sim.runs.duel import Duel, make_follower
 from gangsched.lab.sim.runs.fickle_run import FickleSimulation, fickle_workload
@@ -47,8 +48,10 @@ from gangsched.lab.sim.workloads.queues.guaranteed import (
 from gangsched.lab.sim.workloads.queues.tenants import SETTINGS as TENANTS
 from gangsched.lab.sim.workloads.queues.tenants import make_with_tenants, storing_workload, tenants_workload
 from gangsched.lab.sim.workloads.racks import topology_workload
+from gangsched.lab.sim.workloads.resource_claims import resource_claims_workload
 from gangsched.lab.sim.workloads.volumes import volumes_workload
 from gangsched.lab.sim.workloads.walltimes import overtime_workload, walltimes_workload
+from gangsched.lab.sim.world.resource_claims import trouble
 from gangsched.lab.sim.world.weather import CALM, STORM, Rates
 from gangsched.plugins import IN_TREE
 
@@ -243,6 +246,13 @@ STORMS: dict[str, Storm] = {
         settings=replace(FENCED, permit_wait_s=15.0),
         simulation=VolumeSimulation,
     ),
+    "dra": Storm(
+        "as storm, of gangs with resource claims; another allocator takes devices, claims and slices change",
+        resource_claims_workload,
+        settings=replace(FENCED, permit_wait_s=15.0),
+        make=make_with_claims,
+        simulation=ClaimSimulation,
+    ),
     "moody": Storm(
         "as others, with plugins that refuse, raise and make gangs wait, in spells; most with claims",
         fickle_workload,
@@ -359,14 +369,17 @@ class Shrunk(msgspec.Struct, frozen=True):
     @property
     def faults(self) -> list[str]:
         """The kinds of faults that are left."""
-        return _faults(self.case.rates)
+        return _faults(self.case)
 
 
-def _faults(rates: Rates) -> list[str]:
-    """The kinds of events with these rates, each of which may be left out."""
+def _faults(one: Case) -> list[str]:
+    """The kinds of events with its rates, each of which may be left out."""
+    rates = one.rates
     names = [name for name in Rates.__struct_fields__ if name not in _MEASURES and getattr(rates, name)]
     if rates.mischief_per_s:
         names += mischief.DEEDS
+        if one.storm.simulation is ClaimSimulation:
+            names += dict.fromkeys(trouble.DEEDS)
     if rates.misuse_per_s:
         names += misuse.DEEDS
     if rates.bad_spells:
@@ -389,7 +402,7 @@ def shrink(failing: Case, broken: Broken, *, max_tries: int = 120) -> Shrunk:
     for pace in _PACES:
         if getattr(tries.case.rates, pace):
             tries.take(replace(tries.case, rates=replace(tries.case.rates, **{pace: 0.0})))
-    for name in _faults(tries.case.rates):
+    for name in _faults(tries.case):
         without = tries.case.rates.without | {name}
         tries.take(replace(tries.case, rates=replace(tries.case.rates, without=without)))
     return Shrunk(tries.case, tries.broken, len(workload.everything), tries.n)

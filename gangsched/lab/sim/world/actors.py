@@ -5,6 +5,7 @@ Plain and prompt: hostile behaviour is in lab.sim.faults.mischief. Called throug
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 from msgspec.structs import replace
@@ -23,6 +24,7 @@ RUN_KEY = "sim/run-s"
 """How long a pod runs before it succeeds; without it, for ever."""
 CONTROLLED_KEY = "sim/controlled"
 """A member with this annotation is recreated when it is gone or has failed."""
+_PREPARES_AGAIN_S = 0.5
 _WRITTEN = (ALLOCATED_KEY, VISIBLE_KEY, *BIND_KEYS)
 
 
@@ -35,6 +37,8 @@ class Kubelets:
         self._weather = weather
         self._rng = rng
         self.devices = PhysicalDevices(api, Random("devices"))
+        self.is_prepared: Callable[[Pod], bool] = lambda pod: True
+        """Whether the pod's resource claims are ready for it; until then it does not run."""
         api.on_bound.append(self._start)
 
     def _start(self, pod: Pod) -> None:
@@ -42,10 +46,17 @@ class Kubelets:
         if is_refused or not self.devices.admits(pod):
             self._timeline.after(self._rng.uniform(0.02, 0.5), lambda: self._refuse(pod))
             return
-        self._timeline.after(self._rng.uniform(0.1, 0.5), lambda: self._phase(pod, "Running"))
+        self._timeline.after(self._rng.uniform(0.1, 0.5), lambda: self._run(pod))
         run_s = (pod.metadata.annotations or {}).get(RUN_KEY)
         if run_s is not None:
             self._timeline.after(1.0 + float(run_s), lambda: self._phase(pod, "Succeeded"))
+
+    def _run(self, pod: Pod) -> None:
+        now = self._api.pods.get((pod.metadata.namespace, pod.metadata.name))
+        if now is not None and now.metadata.uid == pod.metadata.uid and not self.is_prepared(now):
+            self._timeline.after(_PREPARES_AGAIN_S, lambda: self._run(pod))
+        else:
+            self._phase(pod, "Running")
 
     def _refuse(self, pod: Pod) -> None:
         """Does not admit the pod; most controllers delete it then, to make another."""

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from gangsched.lab.sim.timeline import Timeline
 from gangsched.lab.sim.world.fence import FenceObject
 from gangsched.lab.sim.world.hooks import SimHooks
+from gangsched.lab.sim.world.resource_claims.server import ClaimServer
 from gangsched.lab.sim.world.store import SimStore
 from gangsched.lab.sim.world.streams import API_VERSIONS
 from gangsched.lab.sim.world.weather import BindFate, Weather
@@ -65,11 +66,13 @@ class SimApi(SimStore):
         """By UID of a PodGroup: when its last status arrives; a lane sends those of one object in order."""
         self._binds: deque[ef.BindPod] = deque()
         self.hooks = SimHooks(timeline, weather, answer, self._commit)
+        others = None if peer is None else peer.claims
+        self.claims: ClaimServer = ClaimServer(self, timeline, weather, answer, self._there_s, others)
 
     @property
     def is_quiet(self) -> bool:
         """Whether no request, answer or watch event is in flight."""
-        if self._n_binding or self._n_asked or self._binds or self.hooks.n_open:
+        if self._n_binding or self._n_asked or self._binds or self.hooks.n_open or self.claims.n_open:
             return False
         for stream in self.streams.values():  # noqa: SIM110 (asked every turn; a generator is twice as slow)
             if stream.n_on_the_way:
@@ -93,6 +96,7 @@ class SimApi(SimStore):
         self._n_binding = self._n_asked = 0
         self._binds.clear()
         self.hooks.forget()
+        self.claims.hang_up()
         for stream in self.streams.values():
             stream.hang_up()
 
@@ -132,6 +136,7 @@ class SimApi(SimStore):
             self._binds = deque(bind for bind in self._binds if bind.cause_id != effect.cause_id)
             for bind in taken:
                 self._later(ev.BindCancelled(bind.uid, bind.attempt), 0.0)
+            self.claims.cancel(effect.cause_id)
         elif isinstance(effect, ef.GetPod):
             self._n_asked += 1
             self._timeline.after(self._there_s("reads"), partial(self._get, effect, self._session))
@@ -146,6 +151,8 @@ class SimApi(SimStore):
             self._timeline.after(self._there_s("patches"), partial(self._patch, effect, self._session))
         elif isinstance(effect, ef.NominateNode):
             self._timeline.after(self._there_s("statuses"), partial(self._nominate, effect))
+        elif isinstance(effect, (ef.PatchClaim, ef.GetClaim, ef.BumpClaim)):
+            self.claims.carry_out(effect)
         elif isinstance(effect, ef.RunHook):
             self.hooks.run(effect)
         elif isinstance(effect, ef.CancelHooks):
@@ -266,8 +273,11 @@ class SimApi(SimStore):
         found = pod if pod is not None and pod.metadata.uid == effect.uid else None
         self._later(ev.PodRead(effect.uid, found), self._weather.latency_s(), asked=True)
 
-    def bump(self, effect: ef.BumpPod, done: Callable[[], None]) -> None:
-        """Changes the pod's version, and retries until an answer arrives."""
+    def bump(self, effect: ef.BumpPod | ef.BumpClaim, done: Callable[[], None]) -> None:
+        """Changes the object's version, and retries until an answer arrives."""
+        if isinstance(effect, ef.BumpClaim):
+            self.claims.bump(effect, done)
+            return
         fate, there_s = self._weather.bind_fate(), self._there_s("bumps")
         if fate is not BindFate.LOST_BEFORE:
             self._timeline.after(there_s, partial(self._bump, effect))

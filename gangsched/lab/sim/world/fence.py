@@ -12,12 +12,21 @@ from functools import partial
 
 from gangsched.core.state.pending_hooks import BIND, PRE_BIND
 from gangsched.kube.election.fence import Fence, Fenced, FenceRecord, FenceState, Step
-from gangsched.kube.election.fence_list import PODS, Line
+from gangsched.kube.election.fence_list import CLAIMS, Line
 from gangsched.kube.election.steps import Create, Get, Update
 from gangsched.lab.sim.timeline import Timeline
 from gangsched.lab.sim.world.weather import BindFate, Weather
-from gangsched.model.effects import BindPod, BumpPod, CancelBinds, CancelHooks, Effect, RunHook
-from gangsched.model.events import BindCancelled, Event
+from gangsched.model.effects import (
+    BindPod,
+    BumpClaim,
+    BumpPod,
+    CancelBinds,
+    CancelHooks,
+    Effect,
+    PatchClaim,
+    RunHook,
+)
+from gangsched.model.events import BindCancelled, ClaimCancelled, Event
 
 # Small, so that the list is written while binds are in flight too.
 _MAX_AHEAD = 8
@@ -53,13 +62,13 @@ class SimFence:
         weather: Weather,
         *,
         is_on_its_way: Callable[[str], bool],
-        bump: Callable[[BumpPod, Callable[[], None]], None],
+        bump: Callable[[BumpPod | BumpClaim, Callable[[], None]], None],
         taken: Callable[[], None],
         release: Callable[[Sequence[Fenced]], None],
         deposed: Callable[[], None] = lambda: None,
         line: Line = tuple,
     ) -> None:
-        """`bump` calls back when it is done; `taken`: no bind of an earlier leader can land any more."""
+        """`bump` calls back when it is done; `taken`: no write of an earlier leader can land any more."""
         self.fence = Fence(identity, is_on_its_way=is_on_its_way, line=line, max_ahead=_MAX_AHEAD)
         self._there = there
         self._timeline = timeline
@@ -78,7 +87,7 @@ class SimFence:
         return not (self._is_asking or self.fence.n_waiting)
 
     def begin(self) -> None:
-        """Swaps the epoch, bumps the listed pods, and is then ready."""
+        """Swaps the epoch, bumps the listed pods and claims, and is then ready."""
         self._go_on()
 
     def end(self) -> None:
@@ -104,19 +113,26 @@ class SimFence:
     def holds_back(self, effect: Effect, answer: Callable[[Event], None]) -> bool:
         """Whether the effect waits here, as in kube.effects.dispatcher; an effect that withdraws others
         withdraws them here too."""
-        if isinstance(effect, BindPod) or (isinstance(effect, RunHook) and effect.point in (PRE_BIND, BIND)):
+        if isinstance(effect, BindPod | PatchClaim):
+            self.submit(effect)
+            return True
+        if isinstance(effect, RunHook) and effect.point in (PRE_BIND, BIND):
             self.submit(effect)
             return True
         taken: Sequence[Fenced] = ()
         if isinstance(effect, CancelBinds):
             cause = effect.cause_id
-            taken = self.fence.take_back(lambda one: isinstance(one, BindPod) and one.cause_id == cause)
+            taken = self.fence.take_back(
+                lambda one: isinstance(one, BindPod | PatchClaim) and one.cause_id == cause
+            )
         elif isinstance(effect, CancelHooks):
             tickets = effect.tickets
             taken = self.fence.take_back(lambda one: isinstance(one, RunHook) and one.ticket in tickets)
         for one in taken:
             if isinstance(one, BindPod):
                 answer(BindCancelled(one.uid, one.attempt))
+            elif isinstance(one, PatchClaim):
+                answer(ClaimCancelled(one.uid, one.ticket))
         return False
 
     def _go_on(self) -> None:
@@ -172,12 +188,12 @@ class SimFence:
 
     def _bump_inherited(self) -> None:
         assert self.fence.inherited is not None, "nobody spoils the list here"
-        pods = list(self.fence.inherited.values())
-        assert all(pod.kind == PODS for pod in pods), "there are no claims here"
-        self._n_to_bump = len(pods)
-        for pod in pods:
-            self._bump(BumpPod(pod.uid, pod.namespace, pod.name, "takeover"), self._bumped)
-        if not pods:
+        listed = list(self.fence.inherited.values())
+        self._n_to_bump = len(listed)
+        for one in listed:
+            make = BumpClaim if one.kind == CLAIMS else BumpPod
+            self._bump(make(one.uid, one.namespace, one.name, "takeover"), self._bumped)
+        if not listed:
             self._ready()
 
     def _bumped(self) -> None:

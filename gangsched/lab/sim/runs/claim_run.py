@@ -1,0 +1,113 @@
+"""ClaimSimulation: runs a workload with resource claims, and with all that happens to these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from random import Random
+from typing import Any
+
+from gangsched.config import SchedulerConfig, Settings, parse_config
+from gangsched.config.documents import KUBE_API_VERSION, KUBE_KIND
+from gangsched.core.scheduler import Scheduler
+from gangsched.lab.sim.judges.places.resource_claims import ClaimRules, at_rest, unserved
+from gangsched.lab.sim.making import scheduler_of
+from gangsched.lab.sim.runs.driver import Simulation
+from gangsched.lab.sim.timeline import Timeline
+from gangsched.lab.sim.workloads.arrivals import Workload
+from gangsched.lab.sim.workloads.resource_claims import devices_of, shared_claims
+from gangsched.lab.sim.world.actors import Kubelets
+from gangsched.lab.sim.world.api import SimApi
+from gangsched.lab.sim.world.resource_claims.controllers import ClaimControllers
+from gangsched.lab.sim.world.resource_claims.objects import KINDS
+from gangsched.lab.sim.world.resource_claims.trouble import ClaimTrouble
+from gangsched.lab.sim.world.weather import Weather
+from gangsched.model import events as ev
+from gangsched.plugins import IN_TREE
+
+_PROFILES = """
+profiles:
+- schedulerName: gangsched
+  plugins: {multiPoint: {enabled: [{name: DynamicResources}]}}
+"""
+
+
+@cache
+def config_with_claims() -> SchedulerConfig:
+    """The configuration of one profile, with the plugin that places resource claims."""
+    text = f"apiVersion: {KUBE_API_VERSION}\nkind: {KUBE_KIND}{_PROFILES}"
+    return parse_config(text, source="a storm", plugins=IN_TREE)
+
+
+def make_with_claims(settings: Settings) -> Scheduler:
+    """Makes a scheduler that places resource claims."""
+    return scheduler_of(config_with_claims(), settings)
+
+
+class ClaimWorld:
+    """All that there is in a cluster for resource claims."""
+
+    def __init__(
+        self,
+        seed: int,
+        workload: Workload,
+        api: SimApi,
+        timeline: Timeline,
+        weather: Weather,
+        kubelets: Kubelets,
+    ) -> None:
+        """To be called before anything is listed."""
+        first = devices_of(workload, seed)
+        api.serve(KINDS)
+        for kind, item in first:
+            api.put_object(kind, item)
+        self._api = api
+        self.controllers = ClaimControllers(
+            api, timeline, weather, Random(f"{seed}-claim-controllers"), first
+        )
+        self.trouble = ClaimTrouble(
+            api,
+            timeline,
+            weather,
+            Random(f"{seed}-claim-trouble"),
+            self.controllers,
+            shared_claims(workload),
+        )
+        self.rules = ClaimRules(api)
+        kubelets.is_prepared = self.controllers.is_prepared
+        self.controllers.start()
+        self.trouble.start()
+
+    def events(self) -> list[ev.Event]:
+        """Returns all objects, as a new process receives them."""
+        return [ev.ObjectPut(kind, item) for kind in KINDS for item in self._api.objects[kind].values()]
+
+
+class ClaimSimulation(Simulation):
+    """A simulation of a workload with resource claims."""
+
+    def _begin(self, workload: Workload) -> None:
+        self.claims = ClaimWorld(self.seed, workload, self.api, self.timeline, self.weather, self.kubelets)
+        self.watchers.append(lambda _: self.claims.rules.check(self.sent, self.scheduler))
+        super()._begin(workload)
+
+    def settle(self) -> None:
+        self.weather.clear()
+        self.claims.trouble.repair()
+        super().settle()
+        self._judge(at_rest(self.api, [self.scheduler]))
+        self._judge(unserved(self.scheduler, self._fresh, self.timeline.now_s))
+
+    def _fresh(self) -> Scheduler:
+        make: Callable[..., Scheduler] = self._make
+
+        def with_claims(settings: Any) -> Scheduler:
+            scheduler = make(settings)
+            scheduler.handle(self.claims.events(), self.timeline.now_s)
+            return scheduler
+
+        self._make = with_claims
+        try:
+            return super()._fresh()
+        finally:
+            self._make = make

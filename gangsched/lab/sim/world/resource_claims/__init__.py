@@ -1,0 +1,1 @@
+"""Dynamic Resource Allocation as simulated: claims' writes, their controller, drivers, another allocator."""
