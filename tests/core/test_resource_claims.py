@@ -366,3 +366,13 @@ def test_a_write_without_an_answer_about_a_claim_that_is_gone_is_over() -> None:
     c.make_claim("p-gpu", wish(), owner=pod)
     c.settled()
     assert c.n_bound() == 1
+
+
+def test_a_version_of_a_claim_that_says_nothing_new_is_the_one_that_is_written() -> None:
+    c = ClaimCluster().offer("n")
+    pod = c.want("p", wish())
+    c.run()
+    c.write(json.loads(json.dumps(c.resource_claims["uid-p-gpu"])))
+    c.submit(pod).run()
+    assert c.n_bound() == 1
+    assert not c.all(ef.GetClaim)

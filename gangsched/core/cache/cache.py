@@ -29,6 +29,7 @@ from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.errors import InvariantError
 from gangsched.model.devices.annotations import ids_of
 from gangsched.model.objects import Node, Pod
+from gangsched.model.resource_claims.objects import CLAIMS
 from gangsched.model.resources import ResourceTable, readable_quantities
 from gangsched.model.stated.load import ReportedUsage
 from gangsched.model.walltime import states_walltime
@@ -156,6 +157,10 @@ class Cache:
         """Takes in an object of another kind; False when its content is unchanged, or older than the known
         one."""
         if not self.objects.put(kind, one):
+            meta = one.metadata
+            known = self.objects.objects(kind).get((meta.namespace, meta.name)) if kind == CLAIMS else None
+            if known is not None:
+                self.claims.renew(known)
             return False
         if kind in CLAIM_KINDS:
             self.claims.put(kind, one)

@@ -101,6 +101,12 @@ class ClaimBook:
             self._rules[one.metadata.name] = one
             self._reconsider()
 
+    def renew(self, claim: ResourceClaim) -> None:
+        """Takes in the newest version of a claim, which says what the one before said: its next write is by
+        that version."""
+        if claim.metadata.uid in self.claims:
+            self.claims[claim.metadata.uid] = claim
+
     def remove(self, kind: str, namespace: str, name: str) -> None:
         """Takes in that an object is gone."""
         if kind == CLAIMS:
