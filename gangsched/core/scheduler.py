@@ -137,7 +137,7 @@ class Scheduler:
             ev.PodDeleted: self.membership.remove_pod,
             ev.RefusalsRead: self.reconciler.refusals_read,
             ev.KindSynced: lambda e: self._kind_read(e.kind, is_served=True),
-            ev.KindMissing: lambda e: self._kind_read(e.kind, is_served=None if e.is_unread else False),
+            ev.KindMissing: self._kind_missing,
             ev.LeadershipGained: lambda e: self._synced(_LEADERSHIP),
             ev.QueueUsageRead: self._recall_queues,
             ev.StartsEstimated: self.attempts.forecasts.take_estimates,
@@ -346,8 +346,13 @@ class Scheduler:
 
     # -- events ----------------------------------------------------------------------------------------
 
-    def _kind_read(self, kind: str, *, is_served: bool | None) -> None:
+    def _kind_missing(self, event: ev.KindMissing) -> None:
+        why = "has failed for long" if event.is_unread else "is not allowed" * event.is_forbidden
+        self._kind_read(event.kind, is_served=None if event.is_unread else False, why_not=why)
+
+    def _kind_read(self, kind: str, *, is_served: bool | None, why_not: str = "") -> None:
         """A kind was listed or is missing. is_served: None if unknown; its gangs then wait for objects."""
+        self.shared.cache.claims.note_read(kind, why_not)
         self._synced(kind)
         if is_served is not None:
             self.membership.regroup(self.owners.served(kind, is_served))

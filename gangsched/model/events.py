@@ -130,11 +130,12 @@ class KindMissing(_Event, frozen=True):
     """The server does not serve this kind now; not an error. KindSynced follows when it appears.
 
     is_unread: the kind may be served, but its list has failed for long; only gangs that need such an object
-    wait.
+    wait. is_forbidden: the right to list it is missing.
     """
 
     kind: str
     is_unread: bool = False
+    is_forbidden: bool = False
 
 
 class LeadershipGained(_Event, frozen=True):

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
+from gangsched.core.resource_claims.book import KINDS
 from gangsched.lab.sim.objects import make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
+from gangsched.model.resource_claims.objects import TAINT_RULES
 from gangsched.process.leadership import foreseen
 from tests.core.claims import DRIVER, ClaimCluster, Json, gpus, wish, with_claims
 
@@ -376,3 +380,29 @@ def test_a_version_of_a_claim_that_says_nothing_new_is_the_one_that_is_written()
     c.submit(pod).run()
     assert c.n_bound() == 1
     assert not c.all(ef.GetClaim)
+
+
+def test_pods_that_wait_for_claims_when_the_scheduler_starts_say_so() -> None:
+    c = ClaimCluster().offer("n")
+    c.submit(with_claims(make_pod("p", gpus=0), own=("gpu",))).run()
+    c.effects.clear()
+    c.restart().run()
+    assert 'resourceclaim.resource.k8s.io "p-gpu" not found' in c.said("p")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pods_with_claims_wait_for_what_may_not_be_read(kind: str) -> None:
+    """A rule that is not known might keep the pod from its devices; and the words name the right."""
+    c = ClaimCluster().offer("n")
+    c.tell(ev.KindMissing(kind, is_forbidden=True))
+    c.submit(c.want("p", wish())).run()
+    assert f"it is not known which {kind} there are: listing them is not allowed" in c.said("p")
+    c.tell(ev.KindSynced(kind)).run()
+    assert c.n_bound() == 1
+
+
+def test_pods_with_claims_do_not_wait_for_rules_that_the_server_does_not_have() -> None:
+    c = ClaimCluster().offer("n")
+    c.tell(ev.KindMissing(TAINT_RULES))
+    c.submit(c.want("p", wish())).run()
+    assert c.n_bound() == 1

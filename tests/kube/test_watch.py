@@ -200,7 +200,7 @@ async def test_groups_that_may_not_be_read_do_not_keep_the_scheduler_from_starti
 
     async with ScriptedServer(default=answer) as server:
         await follow(server, pod_groups("core", "g", ("v1",)), emit, lambda: len(said) == 2)
-    assert said == [KindMissing("podgroups.core"), KindSynced("podgroups.core")]
+    assert said == [KindMissing("podgroups.core", is_forbidden=True), KindSynced("podgroups.core")]
 
 
 async def test_newest_version_that_is_served_is_used() -> None:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.real.claimed import CLAIM_RIGHTS, DRIVER, ClaimCluster, device, request, wish
-from tests.real.picture import node_of
+from tests.real.picture import node_of, reason_of
 from tests.support.applying import apply
 
 pytestmark = pytest.mark.real
@@ -167,3 +167,23 @@ def test_a_missing_right_to_write_is_named_by_the_pods(claim_cluster: ClaimClust
         apply(c.plane, CLAIM_RIGHTS)
         c.whole(f"g{i}")
         c.delete(f"g{i}")
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["resourceclaims", "resourceslices", pytest.param("devicetaintrules", marks=pytest.mark.since(37))],
+)
+def test_a_missing_right_to_read_is_named_by_the_pods(claim_cluster: ClaimCluster, what: str) -> None:
+    c = claim_cluster
+    c.offer(1)
+    c.device_class()
+    c.template("one", wish())
+    c.claiming("a", pods=2)
+    c.resolved("a")
+    allow_all_but(c, "list", what)
+    c.schedule()
+    says = f"it is not known which {what}.resource.k8s.io there are: listing them is not allowed"
+    c.picture.until(lambda: all(says in reason_of(pod) for pod in c.members("a")), "the right is named")
+    assert not c.n_bound("a")
+    apply(c.plane, CLAIM_RIGHTS)
+    c.whole("a")

@@ -73,6 +73,7 @@ class ClaimBook:
         """Changes with classes and taint rules, by which equal devices may differ from then on."""
         self._rules: dict[str, DeviceTaintRule] = {}
         self.cluster = Cluster(self.holdings, self.selectors, self._rules)
+        self._unread: dict[str, str] = {}
         self._named: dict[Place, str] = {}
         self._users: dict[Place, dict[str, None]] = {}
         self._uses: dict[str, tuple[Place, ...]] = {}
@@ -155,6 +156,14 @@ class ClaimBook:
 
     def _touch(self, pool_id: PoolId) -> None:
         self.touched.update(self.pools.nodes_of(pool_id))
+
+    def note_read(self, kind: str, why_not: str) -> None:
+        """Takes in that a kind was listed, or is not served: ""; or why it is not known which there are."""
+        if kind in KINDS and why_not != self._unread.get(kind, ""):
+            self._unread.pop(kind, None)
+            if why_not:
+                self._unread[kind] = why_not
+            self.stale.update(dict.fromkeys(self._uses))
 
     # -- who has what ----------------------------------------------------------------------------------
 
@@ -275,6 +284,8 @@ class ClaimBook:
 
     def problem(self, pod: Pod) -> str:
         """Returns why the pod's claims are not ready for it; "" if they are."""
+        for kind, why_not in self._unread.items():
+            return f"it is not known which {kind} there are: listing them {why_not}"
         return problem_of(pod, lambda name: self.named(pod.metadata.namespace, name))
 
     def claims_of(self, pod: Pod) -> dict[str, ResourceClaim]:

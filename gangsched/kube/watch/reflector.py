@@ -135,11 +135,11 @@ class Reflector:
             except ApiError as error:
                 await self._failed(error)
 
-    async def _say_missing(self, why: str) -> None:
+    async def _say_missing(self, why: str, *, is_forbidden: bool = False) -> None:
         if not self._missing:
             self._missing = True
             _log.info(why, kind=self.kind.name)
-            await self._emit([KindMissing(self.kind.name)])
+            await self._emit([KindMissing(self.kind.name, is_forbidden=is_forbidden)])
 
     async def _resolve(self) -> bool:
         """Find the first version of the kind that the server serves now."""
@@ -362,7 +362,7 @@ class Reflector:
         elif self._is_forbidden(error) and self.kind.versions and not self.state.synced:
             # Without the right to read groups, pods that need none can still be scheduled; retried all the
             # same.
-            await self._say_missing(f"not allowed to follow: {error}")
+            await self._say_missing(f"not allowed to follow: {error}", is_forbidden=True)
         elif is_logged(error):
             _log.debug("cannot follow", kind=self.kind.name, err=str(error))
         elif str(error) != self._logged:

@@ -74,8 +74,7 @@ class PreEnqueue:
         """Whether every plugin lets the pod in; reports the first refusal's reason on the pod."""
         profile = self._shared.profiles[pod.spec.scheduler_name]
         if pod.spec.resource_claims and (problem := self._shared.cache.claims.problem(pod)):
-            if self._shared.decides and not pod.spec.scheduling_gates:
-                self._reporter.kept_out(info, f"DynamicResources: {problem}")
+            self._say_kept_out(info, pod, f"DynamicResources: {problem}")
             return False
         if profile.only_gates:  # nearly every pod passes here, without a call
             return not pod.spec.scheduling_gates or not profile.pre_enqueue
@@ -144,10 +143,13 @@ class PreEnqueue:
                 kept_out.pop(info.uid, None)
         if serves(plugin, CuringPlugin):
             self._waits.by_plugin.setdefault(name, {})[info.uid] = None
+        self._say_kept_out(info, pod, f"{name}: {status.reason}" if status.reason else "")
+
+    def _say_kept_out(self, info: PodInfo, pod: Pod, why: str) -> None:
         if not self._shared.decides:
             self._waits.again[info.uid] = None  # not all nodes are known, and nothing may be written yet
-        elif status.reason and not pod.spec.scheduling_gates:
-            self._reporter.kept_out(info, f"{name}: {status.reason}")
+        elif why and not pod.spec.scheduling_gates:
+            self._reporter.kept_out(info, why)
 
     def _ask_late(self, info: PodInfo) -> None:
         """Asks again after the longest backoff: the plugin has failed."""
