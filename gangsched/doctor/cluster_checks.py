@@ -83,9 +83,16 @@ def check_agents(nodes: Sequence[Node], pods: Sequence[Pod], now: datetime) -> I
 
 
 def check_dynamic(
-    facts: Facts, nodes: Sequence[Node], pods: Sequence[Pod], served: Collection[str]
+    facts: Facts,
+    nodes: Sequence[Node],
+    pods: Sequence[Pod],
+    served: Collection[str],
+    allocating: Collection[str] = (),
 ) -> Iterator[Finding]:
-    """Checks for devices that only Dynamic Resource Allocation gives, which gangsched does not allocate."""
+    """Checks for pods that wait in vain for devices of Dynamic Resource Allocation.
+
+    allocating: schedulerNames whose profiles allocate claims.
+    """
     slices = facts.slices or ()
     if not slices:
         return
@@ -98,18 +105,22 @@ def check_dynamic(
     waiting = [
         pod
         for pod in pods
-        if pod.spec.scheduler_name in served and not pod.spec.node_name and _asks_for(pod, alone)
+        if pod.spec.scheduler_name in served
+        and not pod.spec.node_name
+        and _asks_for(pod, alone, claims=pod.spec.scheduler_name not in allocating)
     ]
     if not waiting:
-        yield found("devices", "ok", f"{text}, and no pod of {', '.join(sorted(served))} waits for one")
+        yield found(
+            "devices", "ok", f"{text}, and no pod of {', '.join(sorted(served))} waits in vain for one"
+        )
         return
     yield found(
         "devices",
         "problem",
-        f"{text}, which gangsched does not allocate (yet): in vain {several(len(waiting), 'pod')} of its own"
-        f" wait{'s' * (len(waiting) == 1)} for some ({waiting[0].key})",
-        "Run a device plugin for them on these nodes, or leave these pods to kube-scheduler"
-        " (schedulerName: default-scheduler).",
+        f"{text}, which gangsched does not allocate to them: in vain {several(len(waiting), 'pod')} of its"
+        f" own wait{'s' * (len(waiting) == 1)} for some ({waiting[0].key})",
+        "For claims: enable DynamicResources in their profile, a preview. Otherwise run a device plugin on"
+        " these nodes, or leave these pods to kube-scheduler (schedulerName: default-scheduler).",
     )
 
 
@@ -234,13 +245,14 @@ def check_unseen(pods: Sequence[Pod], served: Collection[str], now: datetime) ->
 # -- inside --------------------------------------------------------------------------------------------
 
 
-def _asks_for(pod: Pod, resources: Collection[str]) -> bool:
-    """Whether it has a claim, or requests one of these resources, or one that names its class."""
+def _asks_for(pod: Pod, resources: Collection[str], *, claims: bool) -> bool:
+    """Whether it has a claim, if claims count, or requests one of these resources, or one that names its
+    class."""
     try:
         requests = pod_requests(pod.spec)
     except ParseError:
         requests = {}
-    return bool(pod.spec.resource_claims) or any(
+    return (claims and bool(pod.spec.resource_claims)) or any(
         name in resources or name.startswith(DEVICE_CLASS_PREFIX) for name in requests
     )
 

@@ -26,6 +26,7 @@ from gangsched.kube.access.flags import add_cluster_flags, credentials_of
 from gangsched.kube.client import ApiClient
 from gangsched.kube.pages import MAX_PAGE_BYTES
 from gangsched.plugins import build_profiles, metrics_server_s
+from gangsched.plugins.resources.dynamic_resources import DynamicResources
 from gangsched.signals import run_loop
 
 _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red", "unknown": "magenta"}
@@ -106,6 +107,9 @@ def examine(facts: Facts, snapshot: Snapshot, config: SchedulerConfig) -> list[F
         if one.kind == "Node" or one.node_name
     ]
     served = [profile.scheduler_name for profile in config.profiles]
+    allocating = {
+        one.scheduler_name for one in config.profiles if DynamicResources.name in one.plugins["filter"]
+    }
     with_agents = any(pod.metadata.namespace == cluster_checks.AGENT_NAMESPACE for pod in pods)
     work = cluster_checks.work_of(pods, served, facts.now)
     findings = [
@@ -117,7 +121,7 @@ def examine(facts: Facts, snapshot: Snapshot, config: SchedulerConfig) -> list[F
         *checks.check_leases(facts, config.leader_election, work),
         *checks.check_clock(facts),
         *cluster_checks.check_agents(nodes, pods, facts.now),
-        *cluster_checks.check_dynamic(facts, nodes, pods, served),
+        *cluster_checks.check_dynamic(facts, nodes, pods, served, allocating),
         *cluster_checks.check_inventories(nodes),
         *cluster_checks.check_drift(make_map(nodes, pods, refused)),
         *cluster_checks.check_gangs(snapshot.scheduler.shared.groups.values(), facts.now),

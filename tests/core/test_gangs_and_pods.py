@@ -12,7 +12,7 @@ from gangsched.core.framework.interface import Status
 from gangsched.kube.watch.decode import objects
 from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import events as ev
-from gangsched.model.objects import Affinity, Pod, TopologySpreadConstraint, Volume
+from gangsched.model.objects import Affinity, Pod, PodResourceClaim, TopologySpreadConstraint, Volume
 from gangsched.model.stated.topology import TOPOLOGY_KEY
 from tests.support.scenario import Cluster, gang, with_annotations
 
@@ -188,9 +188,9 @@ def test_a_gang_is_told_which_member_cannot_be_placed_at_all() -> None:
     """All its members are told the same, and the others ask for nothing unusual."""
     c = racks(3, 1)
     first, second = gang("a", pods=2, gpus=1)
-    claims = [{"name": "gpu", "resourceClaimName": "mine"}]
+    claims = [PodResourceClaim("gpu", resource_claim_name="mine")]
     c.submit(first, replace(second, spec=replace(second.spec, resource_claims=claims))).run()
-    said = "claims of dynamic resource allocation are not supported (yet)"
+    said = "the filter DynamicResources, which enforces it, is not enabled in this profile"
     assert c.group("a").message == f"gang d/a: member a-1: spec.resourceClaims: {said}"
     assert c.said("a-0") == c.said("a-1") == c.group("a").message
 

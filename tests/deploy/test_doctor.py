@@ -36,7 +36,7 @@ from gangsched.kube.access.credentials import load_credentials
 from gangsched.kube.client import ApiClient
 from gangsched.lab.controlplane.processes import ADMIN
 from gangsched.lab.sim.objects import make_node, make_pod
-from gangsched.model.objects import Pod
+from gangsched.model.objects import Pod, PodResourceClaim
 from gangsched.plugins import IN_TREE
 from tests.deploy.conftest import DEPLOY, Audited
 from tests.deploy.rights import granted
@@ -281,27 +281,29 @@ def test_a_lease_that_has_expired_is_no_problem_where_pods_are_bound_since() -> 
     assert since.text.startswith("nobody holds the Lease gangsched-system/gangsched, and 1 pod is bound")
 
 
-def _dynamic(*pods: Pod, offered: int = 0) -> Finding:
+def _dynamic(*pods: Pod, offered: int = 0, allocating: tuple[str, ...] = ()) -> Finding:
     facts = Facts(("gangsched-system", "gangsched"), AGO)
     facts.device_classes = [DeviceClass(Meta("gpu.nvidia.com"), DeviceClassSpec(GPU))]
     facts.slices = [ResourceSlice(Meta("s"), SliceSpec("gpu.nvidia.com", "n0"))]
     nodes = [make_node("n0", gpus=offered, listed=False)]
-    [found] = cluster_checks.check_dynamic(facts, nodes, pods, ["gangsched"])
+    [found] = cluster_checks.check_dynamic(facts, nodes, pods, ["gangsched"], allocating)
     return found
 
 
 def test_devices_of_dynamic_resource_allocation_are_a_problem_for_who_asks_for_them() -> None:
     asks = make_pod("a", gpus=1)
     claims_one = make_pod("b", gpus=0)
-    claims_one = replace(claims_one, spec=replace(claims_one.spec, resource_claims=[{"name": "gpu"}]))
+    claims_one = replace(claims_one, spec=replace(claims_one.spec, resource_claims=[PodResourceClaim("gpu")]))
     for pod in (asks, claims_one):
         found = _dynamic(pod)
         assert found.level == "problem"
         assert found.text == (
             "gpu.nvidia.com offers devices by Dynamic Resource Allocation on 1 node (n0), which gangsched"
-            f" does not allocate (yet): in vain 1 pod of its own waits for some ({pod.key})"
+            f" does not allocate to them: in vain 1 pod of its own waits for some ({pod.key})"
         )
         assert "default-scheduler" in found.cure
+    assert _dynamic(claims_one, allocating=("gangsched",)).level == "ok"
+    assert _dynamic(asks, allocating=("gangsched",)).level == "problem"
     assert _dynamic(asks, offered=8).level == "ok"  # a device plugin offers them as well
     assert _dynamic(make_pod("c", gpus=0)).level == "ok"
     others = replace(asks, spec=replace(asks.spec, scheduler_name="default-scheduler"))

@@ -39,7 +39,7 @@ from gangsched.core.framework.plan import (
     by_template,
     of_member,
 )
-from gangsched.core.framework.profile import Demand
+from gangsched.core.framework.profile import CLAIMS, Demand
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.needed import split, templates_of
 from gangsched.core.types.placement import Nominated, Placement
@@ -51,7 +51,6 @@ from gangsched.model.devices.constraints import CONSTRAINTS_KEY
 from gangsched.model.devices.required_ids import REQUIRE_IDS_KEY
 
 GANG = "GangScheduling"
-CLAIMS = "DynamicResources"
 
 
 class _Shortage(msgspec.Struct, gc=False):

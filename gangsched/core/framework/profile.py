@@ -70,7 +70,8 @@ from gangsched.core.why import Why, together
 from gangsched.core.why.not_tried import FilterOff
 from gangsched.model.objects import Pod
 
-DEVICES, GATES, _HINT = "Devices", "SchedulingGates", "EventsToRegister"
+DEVICES, CLAIMS, GATES = "Devices", "DynamicResources", "SchedulingGates"
+_HINT = "EventsToRegister"
 _NO = frozenset((Code.SUCCESS, Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING))
 _NO_OR_SKIP = _NO | {Code.SKIP}
 _NO_OR_WAIT = _NO_OR_SKIP | {Code.WAIT}
@@ -139,6 +140,7 @@ class Profile:
         """Permit plugins whose answer is an event."""
         self.names_devices = DEVICES in self._by_name
         """Without that plugin devices are counts: no pod gets IDs, and none may ask for particular ones."""
+        self.allocates_claims = CLAIMS in self._by_name
         self._filter_names = frozenset(
             [plugin.name for plugin in points.filters] + [plugin.name for plugin in points.capacities]
         )

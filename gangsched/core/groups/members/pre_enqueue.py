@@ -73,7 +73,8 @@ class PreEnqueue:
     def lets_in(self, info: PodInfo, pod: Pod) -> bool:
         """Whether every plugin lets the pod in; reports the first refusal's reason on the pod."""
         profile = self._shared.profiles[pod.spec.scheduler_name]
-        if pod.spec.resource_claims and (problem := self._shared.cache.claims.problem(pod)):
+        needs_claims = pod.spec.resource_claims and profile.allocates_claims
+        if needs_claims and (problem := self._shared.cache.claims.problem(pod)):
             self._say_kept_out(info, pod, f"DynamicResources: {problem}")
             return False
         if profile.only_gates:  # nearly every pod passes here, without a call
