@@ -20,6 +20,13 @@ def gang(c: ClaimCluster, name: str, n: int, spec: Json) -> list[Pod]:
     return [c.want(f"{name}-{i}", spec, group=name, min_members=n) for i in range(n)]
 
 
+def theirs(device: str) -> Json:
+    """The status of a claim of another scheduler's pod, with a device of node n."""
+    result = {"request": "gpu", "driver": DRIVER, "pool": "n", "device": device}
+    users = [{"resource": "pods", "name": "x", "uid": "uid-x"}]
+    return {"allocation": {"devices": {"results": [result]}}, "reservedFor": users}
+
+
 def test_a_pod_is_bound_once_its_claim_is_allocated_and_reserved_for_it() -> None:
     c = ClaimCluster().offer("n")
     c.submit(c.want("p", wish(2))).run()
@@ -111,15 +118,8 @@ def test_a_device_that_another_scheduler_gave_out_meanwhile_is_given_back() -> N
     c.submit(c.want("p", wish()))
     c.shows_claims = False
     c.run()
-    theirs = {
-        "devices": {
-            "results": [{"request": "gpu", "driver": "gpu.example.com", "pool": "n", "device": "gpu-0"}]
-        }
-    }
     c.shows_claims = True
-    c.make_claim(
-        "theirs", wish(), allocation=theirs, reservedFor=[{"resource": "pods", "name": "x", "uid": "uid-x"}]
-    )
+    c.make_claim("theirs", wish(), **theirs("gpu-0"))
     c.show_all().run()
     assert not c.n_bound()
     assert not c.devices("p-gpu")
@@ -406,3 +406,34 @@ def test_pods_with_claims_do_not_wait_for_rules_that_the_server_does_not_have() 
     c.tell(ev.KindMissing(TAINT_RULES))
     c.submit(c.want("p", wish())).run()
     assert c.n_bound() == 1
+
+
+def test_a_device_that_another_scheduler_gives_out_later_is_told_once() -> None:
+    c = ClaimCluster().offer("n")
+    c.submit(c.want("p", wish())).run()
+    c.make_claim("apart", wish(), **theirs("gpu-7"))
+    c.make_claim("theirs", wish(), **theirs("gpu-0"))
+    c.run()
+    c.show_all().run()
+    [told] = [one for one in c.all(ef.RecordEvent) if one.reason == "DeviceMismatch"]
+    assert told.name == "p"
+    assert told.message == f"device {DRIVER}/n/gpu-0 of resource claim d/p-gpu is in claim d/theirs too"
+    assert c.scheduler.shared.counters["device_clashes"] == 1
+
+
+def test_a_device_in_two_claims_is_told_by_the_next_leader() -> None:
+    c = ClaimCluster().offer("n")
+    c.submit(c.want("p", wish())).run()
+    c.make_claim("theirs", wish(), **theirs("gpu-0"))
+    c.effects.clear()
+    c.restart().run()
+    assert [one.name for one in c.all(ef.RecordEvent) if one.reason == "DeviceMismatch"] == ["p"]
+
+
+def test_a_device_that_two_claims_of_others_have_is_theirs() -> None:
+    c = ClaimCluster().offer("n")
+    c.make_claim("first", wish(), **theirs("gpu-0"))
+    c.make_claim("second", wish(), **theirs("gpu-0"))
+    c.submit(c.want("p", wish())).run()
+    assert c.devices("p-gpu") == ["n/gpu-1"]
+    assert not [one for one in c.all(ef.RecordEvent) if one.reason == "DeviceMismatch"]

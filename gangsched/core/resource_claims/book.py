@@ -54,8 +54,9 @@ class _Offer:
 
 class ClaimBook:
     """Claims and devices. touched: names of nodes of which an answer may have changed, "" for all of them;
-    stale: UIDs of pods whose claims have changed; freed: whether devices have become free. Whoever acts on
-    these clears them. leaving: claims that are being taken back, whose pods wait for that.
+    stale: UIDs of pods whose claims have changed; clashes: (device, UIDs of two claims that have it); freed:
+    whether devices have become free. Whoever acts on these clears them. leaving: claims that are being taken
+    back, whose pods wait for that.
     """
 
     def __init__(self) -> None:
@@ -67,6 +68,7 @@ class ClaimBook:
         self.promised: dict[str, Allocation] = {}
         self.touched: dict[str, None] = {}
         self.stale: dict[str, None] = {}
+        self.clashes: list[tuple[DeviceId, str, str]] = []
         self.leaving: dict[str, None] = {}
         self.freed = False
         self.edition = 0
@@ -135,6 +137,19 @@ class ClaimBook:
             self._specs.setdefault(digest, claim)
         self._count(meta.uid)
         self.stale.update(self._users.get(place, ()))
+        if known is None or known.status.allocation is None:
+            self._note_clashes(claim)
+
+    def _note_clashes(self, claim: ResourceClaim) -> None:
+        """Notes which of its devices the API server shows in other claims too."""
+        allocation, mine = claim.status.allocation, claim.metadata.uid
+        for one in allocation.devices.results if allocation is not None else ():
+            if one.admin_access or one.share_id is not None:
+                continue
+            for uid in self.holders(one.id):
+                other = self.claims.get(uid)
+                if uid != mine and other is not None and other.status.allocation is not None:
+                    self.clashes.append((one.id, mine, uid))
 
     def _remove_claim(self, place: Place) -> None:
         uid = self._named.pop(place, None)

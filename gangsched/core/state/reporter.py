@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
+from itertools import permutations
 from typing import Any
 
 from gangsched.core.state.group_status import (
@@ -26,7 +27,7 @@ from gangsched.core.state.group_status import (
     with_condition,
 )
 from gangsched.core.state.state import SharedState
-from gangsched.core.types.group import BOUND, Group, MemberState, PodInfo
+from gangsched.core.types.group import BOUND, ON_ITS_WAY, Group, MemberState, PodInfo
 from gangsched.core.types.lost_members import lacks
 from gangsched.core.why import OfGang, Why, words
 from gangsched.core.why.binds import AnswerUnclear
@@ -221,8 +222,11 @@ class Reporter:
         self._event(regarding, "Warning", reason, "Scheduling", message, "")
 
     def tell_of_nodes(self) -> None:
-        """Reports the problems that the cache found in node and device reports."""
+        """Reports the problems that the cache found in node and device reports, and in claims."""
         shared, cache = self._shared, self._shared.cache
+        for device, *claims in cache.claims.clashes:
+            self._clash(f"device {device}", claims)
+        cache.claims.clashes.clear()
         if not cache.clashes and not cache.bad_reports:
             return
         for uid, node_name, device_id in cache.clashes:
@@ -235,6 +239,20 @@ class Reporter:
         for node, problem in cache.bad_reports:
             self.node_problem(node, problem, reason="InvalidNodeReport")
         cache.bad_reports.clear()
+
+    def _clash(self, device: str, uids: Sequence[str]) -> None:
+        """Reports a device that two resource claims have, on the pods of ours that are bound with it."""
+        book, is_told = self._shared.cache.claims, False
+        known = [book.claims[uid] for uid in uids if uid in book.claims]
+        for claim, other in permutations(known, 2):
+            for uid in book.users(claim):
+                info = self._shared.cache.pods.get(uid)
+                if info is None or info.group is None or not (info.state is BOUND or info.bind in ON_ITS_WAY):
+                    continue
+                message = f"{device} of resource claim {claim.key} is in claim {other.key} too"
+                self.pod_event(info.pod, "Warning", "DeviceMismatch", "Scheduling", message)
+                is_told = True
+        self._shared.count("device_clashes", is_told)
 
     def refused(self, kind: str, namespace: str, name: str, uid: str, message: str) -> None:
         """Reports an object that does not parse."""

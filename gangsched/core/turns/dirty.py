@@ -86,7 +86,7 @@ class Watch:
             len(shared.marked_groups),
             len(shared.broken_reservations),
             len(shared.changes) + len(cache.index.changes) + (len(claims.freed) if claims is not None else 0),
-            len(cache.clashes) + len(cache.bad_reports),
+            len(cache.clashes) + len(cache.claims.clashes) + len(cache.bad_reports),
             queue.n_lined_up,
             shared.timers.n_pushed,
             len(shared.effects),

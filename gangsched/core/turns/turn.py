@@ -242,6 +242,7 @@ def drop_marks(shared: SharedState) -> None:
     cache.index.changes.clear()
     cache.index.selected.unpaced()
     del cache.clashes[:-_MAX_PROBLEMS]
+    del cache.claims.clashes[:-_MAX_PROBLEMS]
     del cache.bad_reports[:-_MAX_PROBLEMS]
 
 
