@@ -1,8 +1,8 @@
-"""ClaimSimulation: runs a workload with resource claims, and with all that happens to these."""
+"""ClaimSimulation and ClaimDuel: run a workload with resource claims, and with all that happens to these."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from random import Random
 from typing import Any
@@ -13,6 +13,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.lab.sim.judges.places.resource_claims import ClaimRules, at_rest, unserved
 from gangsched.lab.sim.making import scheduler_of
 from gangsched.lab.sim.runs.driver import Simulation
+from gangsched.lab.sim.runs.duel import Duel
 from gangsched.lab.sim.timeline import Timeline
 from gangsched.lab.sim.workloads.arrivals import Workload
 from gangsched.lab.sim.workloads.resource_claims import devices_of, shared_claims
@@ -23,7 +24,7 @@ from gangsched.lab.sim.world.resource_claims.objects import KINDS
 from gangsched.lab.sim.world.resource_claims.trouble import ClaimTrouble
 from gangsched.lab.sim.world.weather import Weather
 from gangsched.model import events as ev
-from gangsched.plugins import IN_TREE
+from gangsched.plugins import IN_TREE, build_profiles
 
 _PROFILES = """
 profiles:
@@ -42,6 +43,11 @@ def config_with_claims() -> SchedulerConfig:
 def make_with_claims(settings: Settings) -> Scheduler:
     """Makes a scheduler that places resource claims."""
     return scheduler_of(config_with_claims(), settings)
+
+
+def make_follower_with_claims(settings: Settings) -> Scheduler:
+    """Makes it as it is assembled with leader election: it decides only once it leads."""
+    return Scheduler(build_profiles(config_with_claims()), settings, node_capacity=4, leading=False)
 
 
 class ClaimWorld:
@@ -111,3 +117,20 @@ class ClaimSimulation(Simulation):
             return super()._fresh()
         finally:
             self._make = make
+
+
+class ClaimDuel(Duel):
+    """A duel over a workload with resource claims."""
+
+    def _prepare(self, workload: Workload) -> None:
+        self.claims = ClaimWorld(self.seed, workload, self.api, self.timeline, self.weather, self.kubelets)
+
+    def broken(self) -> Iterator[str]:
+        yield from super().broken()
+        yield from self.claims.rules.check({}, None)
+
+    def settle(self) -> None:
+        self.weather.clear()
+        self.claims.trouble.repair()
+        super().settle()
+        self.judge(at_rest(self.api, [self.replicas[0].scheduler]))

@@ -42,6 +42,7 @@ from gangsched.lab.sim.world.hooks import as_bind
 from gangsched.lab.sim.world.weather import Rates, Weather
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
+from gangsched.model.resource_claims.objects import CLAIMS
 from gangsched.plugins import build_profiles
 from gangsched.process.leadership import foreseen
 
@@ -99,6 +100,7 @@ class Replica:
         self.inbox += [ev.KindMissing(kind) for kind in self.scheduler.kinds if kind not in self.api.streams]
         self.received, self._starts = Received(), Starts()
         self.api.hang_up()
+        self.api.claims.patched = lambda uid, version: None
         self.api.connect(down_s=lambda: self._rng.uniform(0.0, 1.0))
 
     def lead(self) -> None:
@@ -117,24 +119,33 @@ class Replica:
             deposed=self.start,
             line=self._line if self._duel.foresees else tuple,
         )
+        self.api.claims.patched = self.fence.fence.patched
         self.fence.begin()
 
     def _catch_up(self) -> None:
-        """Waits, as kube.watch.catch_up does, until the watch has shown all pods that are bound now."""
+        """Waits, as kube.watch.catch_up does, until the watch has shown all pods that are bound now, and all
+        resource claims."""
         bound = [pod for pod in self.api.pods.values() if pod.spec.node_name]
-        self._look_whether_caught_up({pod.metadata.uid: pod for pod in bound}, self.n_processes)
+        claims = list(self.api.objects.get(CLAIMS, {}).values())
+        self._look_whether_caught_up({pod.metadata.uid: pod for pod in bound}, claims, self.n_processes)
 
-    def _look_whether_caught_up(self, bound: dict[str, Any], process: int) -> None:
+    def _look_whether_caught_up(self, bound: dict[str, Any], claims: list[Any], process: int) -> None:
         if process != self.n_processes:
             return
         there = self.api.index.uids
         shown = self.api.streams["pods"].shown
         left = {uid: pod for uid, pod in bound.items() if uid in there and not shown(pod)}
-        if left:
-            self._duel.timeline.after(_STEP_S, partial(self._look_whether_caught_up, left, process))
+        unshown = [one for one in claims if self._is_unshown(one)]
+        if left or unshown:
+            self._duel.timeline.after(_STEP_S, partial(self._look_whether_caught_up, left, unshown, process))
         else:
             self._duel.takeovers.by(self)
             self._deliver(ev.LeadershipGained())
+
+    def _is_unshown(self, claim: Any) -> bool:
+        now = self.api.objects[CLAIMS].get((claim.metadata.namespace, claim.metadata.name))
+        is_there = now is not None and now.metadata.uid == claim.metadata.uid
+        return is_there and not self.api.streams[CLAIMS].shown(claim)
 
     def _deliver(self, event: ev.Event) -> None:
         self.inbox.append(event)
@@ -269,7 +280,7 @@ class Duel:
         first = Replica("one", self, None)
         self.replicas = (first, Replica("two", self, first.api))
         self.api = first.api
-        Kubelets(self.api, self.timeline, Random(f"{seed}-kubelets"), self.weather)
+        self.kubelets = Kubelets(self.api, self.timeline, Random(f"{seed}-kubelets"), self.weather)
         Controllers(self.api, self.timeline, Random(f"{seed}-controllers"))
         self.mischief = Mischief(
             self.api,
@@ -279,12 +290,16 @@ class Duel:
             first_nodes={node.metadata.name: node for node in workload.nodes},
             die_after=self.die_after,
         )
+        self._prepare(workload)
         workload.begin(self.api, self.timeline)
         for replica in self.replicas:
             replica.start()
         self._lease_s = 0.0
         self._take_turns()
         self.mischief.start()
+
+    def _prepare(self, workload: Workload) -> None:
+        """Makes what a workload needs beside its nodes and pods, before anything is listed."""
 
     def die_after(self, n_effects: int) -> None:
         """Kills one replica after `n_effects` more effects (lab.sim.faults.mischief)."""
@@ -317,7 +332,7 @@ class Duel:
                 replica.turn(self.timeline.now_s)
                 if replica.inbox or replica.n_active:
                     replica.next_s = self.timeline.now_s + self._rng.uniform(0.0001, 0.002)
-            self.judge(self._broken())
+            self.judge(self.broken())
 
     def _due_s(self, one: Replica) -> float:
         due_s = math.inf if one.deadline_s is None else one.deadline_s
@@ -360,7 +375,7 @@ class Duel:
 
     # -- judging ---------------------------------------------------------------------------------------
 
-    def _broken(self) -> Iterator[str]:
+    def broken(self) -> Iterator[str]:
         """Yields violations, and skips a state that was judged twice: what one replica has not received yet
         counts when the other one's view is judged next."""
         now = (self.api.n_changes, self.n_steps)

@@ -20,7 +20,12 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.lab.sim.faults import mischief, misuse
 from gangsched.lab.sim.faults.fickle_plugins import KINDS
 from gangsched.lab.sim.making import make_scheduler
-from gangsched.lab.sim.runs.claim_run import ClaimSimulation, make_with_claims
+from gangsched.lab.sim.runs.claim_run import (
+    ClaimDuel,
+    ClaimSimulation,
+    make_follower_with_claims,
+    make_with_claims,
+)
 from gangsched.lab.sim.runs.driver import Broken, Simulation
 from gangsched.lab.sim.runs.duel import Duel, make_follower
 from gangsched.lab.sim.runs.fickle_run import FickleSimulation, fickle_workload
@@ -253,6 +258,13 @@ STORMS: dict[str, Storm] = {
         make=make_with_claims,
         simulation=ClaimSimulation,
     ),
+    "dra-duel": Storm(
+        "as dra, by two schedulers, each of which may believe that it leads",
+        resource_claims_workload,
+        settings=replace(FENCED, permit_wait_s=15.0),
+        make=make_follower_with_claims,
+        simulation=ClaimDuel,
+    ),
     "moody": Storm(
         "as others, with plugins that refuse, raise and make gangs wait, in spells; most with claims",
         fickle_workload,
@@ -378,7 +390,7 @@ def _faults(one: Case) -> list[str]:
     names = [name for name in Rates.__struct_fields__ if name not in _MEASURES and getattr(rates, name)]
     if rates.mischief_per_s:
         names += mischief.DEEDS
-        if one.storm.simulation is ClaimSimulation:
+        if one.storm.simulation in (ClaimSimulation, ClaimDuel):
             names += dict.fromkeys(trouble.DEEDS)
     if rates.misuse_per_s:
         names += misuse.DEEDS
