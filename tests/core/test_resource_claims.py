@@ -437,3 +437,21 @@ def test_a_device_that_two_claims_of_others_have_is_theirs() -> None:
     c.submit(c.want("p", wish())).run()
     assert c.devices("p-gpu") == ["n/gpu-1"]
     assert not [one for one in c.all(ef.RecordEvent) if one.reason == "DeviceMismatch"]
+
+
+def test_a_victims_device_is_not_taken_before_its_claim_is_given_back() -> None:
+    c = ClaimCluster().offer("n", gpus_each=2)
+    c.submit(c.want("v", wish(), cpu="30"), c.want("w", wish(), cpu="30")).run()
+    c.evictions = "slow"
+    c.submit(c.want("p", wish(), cpu="30", priority=10)).run()
+    [victim] = c.evicted()
+    c.submit(c.want("q", wish(), cpu="30", priority=10)).run()  # whose room p need not leave
+    c.delete(victim).run()
+    assert not c.devices("p-gpu")
+    c.delete(*({"v", "w"} - {victim}))
+    for name in ("v", "w"):
+        raw = json.loads(json.dumps(c.resource_claims[f"uid-{name}-gpu"]))
+        raw["status"] = {}
+        c.write(raw)
+    c.settled()
+    assert c.are_bound("p", "q") == [True, True]

@@ -257,7 +257,12 @@ class MakingRoom:
         if isinstance(answer, FitError):
             there = self._where_promised(unit, waited, trial)
             if there is not None and not waited.waits_for:
-                return there
+                if trial.claimed is self._shared.cache.claims.cluster:
+                    return there
+                # Devices of pods that are gone are not free before their claims are given back.
+                now = self._where_promised(unit, waited, Trial(self._shared.cache.view))
+                if now is not None:
+                    return now
             answer = there or answer
         if isinstance(answer, FitError):
             return answer if error is None else self._make_again(unit, answer, error)
