@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from tests.real.claimed import CLAIM_RIGHTS, DRIVER, ClaimCluster, device, request, wish
+from tests.real.claimed import CLAIM_RIGHTS, CLAIMS, DRIVER, ClaimCluster, device, request, wish
 from tests.real.picture import node_of, reason_of
 from tests.support.applying import apply
 
@@ -127,7 +127,7 @@ def test_a_gang_that_does_not_fit_writes_nothing(claim_cluster: ClaimCluster) ->
 
 
 def test_devices_of_a_gang_that_has_ended_are_used_again(claim_cluster: ClaimCluster) -> None:
-    """The controller deallocates; nothing of ours stands in its way."""
+    """The controller deallocates, and lets deleted claims go; nothing of ours stands in its way."""
     c = claim_cluster
     c.offer(1, devices=4)
     c.device_class()
@@ -136,9 +136,13 @@ def test_devices_of_a_gang_that_has_ended_are_used_again(claim_cluster: ClaimClu
     c.claiming("a", pods=4)
     c.whole("a")
     c.claiming("b", pods=4)
-    c.held("b", says="cannot allocate all claims")
+    c.held("b", says="whose devices for request gpu (class gpu) are in use")
+    left = [claim["metadata"]["name"] for claim in c.claims_of_gang("a")]
     c.delete("a")
     c.whole("b")
+    for name in left:
+        c.plane.request("DELETE", f"{CLAIMS}/{name}")
+    c.eventually(lambda: not {*left} & {*c.claims.pods}, "the claims are gone")
 
 
 def allow_all_but(cluster: ClaimCluster, verb: str, resource: str) -> None:

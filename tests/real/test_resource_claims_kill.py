@@ -9,6 +9,7 @@ gang is contested, a more important one that wants the same devices has come mea
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sys
 import time
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.proxy import Proxy, Rule
+from tests.proxy import Lie, Proxy, Rule, http_answer
 from tests.real.claimed import ClaimCluster, wipe_claims, wish
 from tests.real.cluster import MERGE
 from tests.real.picture import Json
@@ -38,9 +39,12 @@ ELECTION: Json = {
 }
 SETTLED_S = 30.0
 LANDED_S = 0.5
-"""So long after it was let go everything that was held has been answered."""
+"""So long after it was let go everything has been answered."""
 MOST = 80
 """Writes of a gang of eight, with room."""
+TAKEN_BACK = range(4, 13)
+"""Writes with which the claims of two pods are allocated, taken back, and allocated again."""
+_STATUS = re.compile(r"PATCH /apis/resource\.k8s\.io/v1/namespaces/default/resourceclaims/([^/]+)/status$")
 _WRITE = re.compile(
     r"PATCH /apis/resource\.k8s\.io/v1/namespaces/default/resourceclaims/"
     r"|POST /api/v1/namespaces/default/pods/[^/]+/binding"
@@ -56,11 +60,15 @@ class Gate:
         directory: Path = cluster.directory / f"gate-{number}"
         directory.mkdir()
         self.n_left = sys.maxsize
+        self.refuses = ""
+        """The API server allows no status of claims whose names begin so."""
         self.passed: list[str] = []
         self.held: list[str] = []
+        self.refused: list[str] = []
         self._until = asyncio.Event()
         proxy, certificate = Proxy.before(cluster.plane, directory)
         proxy.rule(Rule(self._holds, times=sys.maxsize, until=self._until))
+        proxy.lie = self._refusal
         self._running = ExitStack()
         self._loop = self._running.enter_context(in_a_thread(proxy))
         self.kubeconfig = service_account(
@@ -76,10 +84,21 @@ class Gate:
         self.held.append(request)
         return True
 
-    def let(self, n: int) -> None:
-        """From now on so many writes pass."""
+    def _refusal(self, request: str) -> Lie | None:
+        match = _STATUS.match(request)
+        if match is None or not self.refuses or not match[1].startswith(self.refuses):
+            return None
+        self.refused.append(request)
+        about = {"name": match[1], "group": "resource.k8s.io", "kind": "resourceclaims"}
+        said = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "not today"}
+        body = json.dumps({**said, "code": 403, "reason": "Forbidden", "details": about}).encode()
+        return Lie(http_answer("403 Forbidden", body))
+
+    def let(self, n: int, *, refuses: str = "") -> None:
+        """From now on so many writes pass; one that is refused counts as well."""
         self.passed.clear()
-        self.n_left = n
+        self.refused.clear()
+        self.n_left, self.refuses = n, refuses
 
     def let_go(self) -> None:
         """All that was held arrives."""
@@ -98,27 +117,37 @@ class Rounds:
         self._n_made = 0
         self.n_late = 0
         """Writes that were let go when another led."""
+        self.n_taken_back = 0
+        """Gangs whose claims were taken back, and allocated again."""
         self.n_won = 0
         """Gangs that were bound, of those that were contested."""
 
-    def run(self, n: int, n_pods: int, *, late: bool, contested: bool = False) -> bool:
-        """One gang, whose leader is killed when `n` writes have landed; whether there were more."""
+    def run(self, n: int, n_pods: int, *, late: bool, contested: bool = False, refused: bool = False) -> bool:
+        """One gang, whose leader is killed when `n` writes have been answered; whether there were more.
+
+        refused: its first leader may not write the last pod's claim, and takes back the others, time and
+        again.
+        """
         (leader, gate), (follower, _) = self._two()
         gang, picture = f"g{n}", self.cluster.picture
-        gate.let(n)
+        gate.let(n, refuses=f"{gang}-{n_pods - 1}-own-" if refused else "")
         self.cluster.claiming(gang, pods=n_pods)
 
         def is_there() -> bool:
             return bool(gate.held) or self.cluster.n_bound(gang) == n_pods
 
         picture.until(is_there, f"{n} writes have passed, the next is held")
-        self.cluster.eventually(lambda: self._have_landed(gang, gate), "what has passed has landed")
+        if refused:
+            time.sleep(LANDED_S)
+        else:
+            self.cluster.eventually(lambda: self._have_landed(gang, gate), "what has passed has landed")
         if contested:
             self.cluster.claiming(f"h{n}", pods=n_pods, priorityClassName="high")
             self.cluster.resolved(f"h{n}")
         leader.kill()
         more = bool(gate.held)
         self.n_late += len(gate.held) * late
+        self.n_taken_back += len(gate.refused) > 1
         # As if the lease had run out.
         self.cluster.plane.request("PATCH", LEASE, {"spec": {"holderIdentity": ""}}, content_type=MERGE)
         self.cluster.eventually(lambda: " leading " in follower.said, "the follower leads")
@@ -215,3 +244,15 @@ def test_devices_that_a_more_important_gang_wants_are_in_one_claim(
     n = next(n for n in range(MOST) if not rounds.run(n, n_pods, late=late, contested=True))
     rounds.close()
     assert 0 < rounds.n_won < n, "the gang keeps what it has been given, or the other one has it"
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    "late", [pytest.param(False, marks=pytest.mark.long, id="lost"), pytest.param(True, id="late")]
+)
+def test_a_leader_is_killed_while_it_takes_claims_back(rounds: Rounds, *, late: bool) -> None:
+    rounds.cluster.offer(1, devices=2)
+    for n in TAKEN_BACK:
+        rounds.run(n, 2, late=late, refused=True)
+    rounds.close()
+    assert rounds.n_taken_back > 2
