@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.real.claimed import ClaimCluster, devices_of, wish
+from tests.real.claimed import DRIVER, ClaimCluster, devices_of, wish
 from tests.real.cluster import MERGE
 from tests.real.picture import node_of
 from tests.real.process import binding_gate
+from tests.real.test_resource_claims_kill import ELECTION
 
 pytestmark = pytest.mark.real
 
@@ -98,3 +99,24 @@ def test_a_gang_that_is_bound_in_part_and_fits_nowhere_is_given_back(claim_clust
     c.schedule(settleSeconds=SETTLE_S)
     c.picture.until(lambda: not c.n_bound("a"), "the bound pod is evicted")
     c.freed("a")
+
+
+def test_claims_that_cannot_be_patched_keep_nobody_from_leading(claim_cluster: ClaimCluster) -> None:
+    """Their parameters are stored with blanks, as this client writes them: the API server refuses the
+    finalizer, and a new leader's bump as a patch of the claim."""
+    c = claim_cluster
+    c.offer(1)
+    c.device_class()
+    opaque = {"driver": DRIVER, "parameters": {"kind": "GpuConfig"}}
+    c.template("blanks", wish(config=[{"opaque": opaque}]))
+    c.template("one", wish())
+    first = c.schedule(election=ELECTION)
+    c.claiming("a", pods=N, own="blanks")
+    c.held("a", says="field is immutable (422)")
+    first.kill()
+    second = c.schedule(election=ELECTION)
+    c.eventually(lambda: " leading " in second.said, "the next one leads")
+    assert "n_listed=4" in second.said, "both pods and both claims were to be written"
+    c.claiming("b", pods=N)
+    c.whole("b")
+    assert not c.devices_of("a")
