@@ -12,6 +12,7 @@ from gangsched.lab import sim
 from gangsched.lab.sim.judges.catalogue import JUDGES
 from tests.sim import (
     test_museum,
+    test_museum_claims,
     test_museum_constraints,
     test_museum_faults,
     test_museum_room,
@@ -62,7 +63,7 @@ def test_every_judge_of_the_catalogue_can_find_something() -> None:
 
 def test_the_seeds_that_showed_a_mistake_last_are_of_mistakes_that_exist() -> None:
     rooms = (
-        *(test_museum, test_museum_constraints, test_museum_faults),
+        *(test_museum, test_museum_claims, test_museum_constraints, test_museum_faults),
         *(test_museum_room, test_museum_waiting, test_museum_words),
     )
     mistakes = {name for room in rooms for name in room.EXHIBITS}

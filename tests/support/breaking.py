@@ -33,6 +33,14 @@ SHOWN_BY = {
     "every gang that is short is in part": 13,
     "a group that waits for victims is not woken": 43,
     "nothing cures": 15,
+    "bound without a look": 11,
+    "what is promised is free": 1,
+    "bound before reserved": 1,
+    "no finalizer": 1,
+    "forgotten before shown": 14,
+    "all entries are removed": 6,
+    "nothing is swept": 19,
+    "constraints are not read": 1,
 }
 """By mistake: the seed that showed it last; any decision that changes may make it another."""
 

@@ -109,7 +109,11 @@ class ClaimWrites:
         )
 
     def _looked(self, record: ClaimRecord) -> Why:
-        """Returns what is wrong with a claim that is reserved, now that all earlier writes are known."""
+        """Returns what is wrong with a claim that is reserved, now that all earlier writes are known.
+
+        The watch has shown ours; and a list that it makes anew, in no order of versions, reaches one turn as
+        a whole.
+        """
         claim = record.latest
         allocation = claim.status.allocation if claim is not None else None
         if claim is None or allocation is None:

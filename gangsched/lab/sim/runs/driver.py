@@ -49,6 +49,7 @@ from gangsched.lab.sim.world.weather import CALM, Rates, Weather
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Node
+from gangsched.model.resource_claims.objects import CLAIMS
 
 # Backoff ends after at most 10 s, so a cluster without news for longer has nothing left to try.
 REST_S = 13.0
@@ -284,7 +285,7 @@ class Simulation:
             self.half_bound.excuse(self.api)
             self._judge(decides_in_time(now_s - self._synced_s))
         if self.inbox:
-            n = self._rng.randint(1, len(self.inbox))
+            n = with_whole_list(self._rng.randint(1, len(self.inbox)), self.inbox)
             batch, self.inbox = self.inbox[:n], self.inbox[n:]
             self.received.apply(batch)
             self._news_s = now_s
@@ -416,6 +417,19 @@ class Simulation:
         for problem in problems:
             story = [f"{now_s:8.3f} {what} {briefly(subject)}" for now_s, what, subject in self._story]
             raise Broken(f"seed {self.seed}, {self.timeline.now_s:.3f} s: {problem}", story) from cause
+
+
+def with_whole_list(n: int, inbox: Sequence[ev.Event]) -> int:
+    """Returns how many events a turn takes instead of n: a list of resource claims is not cut, as live
+    (kube.watch.watch_state). Its objects come in no order of versions, so that part of one does not show all
+    that was written earlier."""
+    while n < len(inbox) and _is_of_claims(inbox[n - 1]) and _is_of_claims(inbox[n]):
+        n += 1
+    return n
+
+
+def _is_of_claims(event: ev.Event) -> bool:
+    return isinstance(event, ev.ObjectPut | ev.ObjectGone) and event.kind == CLAIMS
 
 
 def briefly(subject: Any) -> str:

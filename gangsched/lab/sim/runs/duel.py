@@ -32,7 +32,7 @@ from gangsched.lab.sim.judges.places.device_holders import bound_as_sent
 from gangsched.lab.sim.making import usual_config
 from gangsched.lab.sim.reading.documents import ids_of
 from gangsched.lab.sim.reading.received import Received
-from gangsched.lab.sim.runs.driver import Broken
+from gangsched.lab.sim.runs.driver import Broken, with_whole_list
 from gangsched.lab.sim.timeline import Timeline
 from gangsched.lab.sim.workloads.arrivals import Workload
 from gangsched.lab.sim.world.actors import Controllers, Kubelets
@@ -179,7 +179,7 @@ class Replica:
             return
         scheduler, process = self.scheduler, self.n_processes
         if self.inbox:
-            n = self._rng.randint(1, len(self.inbox))
+            n = with_whole_list(self._rng.randint(1, len(self.inbox)), self.inbox)
             batch, self.inbox = self.inbox[:n], self.inbox[n:]
             self.received.apply(batch)
             self._duel.note(self.name, "receives", batch)

@@ -26,7 +26,7 @@ _OWN = ("one", "one", "two", "pair", "four", "big", "part", "parts")
 def resource_claims_workload(seed: int, *, n_arrivals: int = 14, over_s: float = 30.0) -> Workload:
     """Returns gangs most of whose pods use resource claims; `devices_of` has what they can get."""
     rng = Random(f"{seed}-resource-claims")
-    nodes = tuple(_node(f"n{i}") for i in range(rng.randint(2, 4)))
+    nodes = tuple(make_claim_node(f"n{i}") for i in range(rng.randint(2, 4)))
     net = (NET,) if has_net(seed) else ()
     arrivals = []
     for serial in range(n_arrivals):
@@ -75,7 +75,8 @@ def _entries(rng: Random, name: str, n: int, net: tuple[str, ...]) -> list[list[
     return [found if k < n_with else [] for k in range(n)]
 
 
-def _node(name: str) -> Node:
+def make_claim_node(name: str) -> Node:
+    """A node that pools of devices can name."""
     node = make_node(name, gpus=8)
     labels = {**(node.metadata.labels or {}), HOST: name}
     return replace(node, metadata=replace(node.metadata, labels=labels))
