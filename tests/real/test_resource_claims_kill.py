@@ -199,10 +199,15 @@ class Rounds:
         self.cluster.delete(*gangs)
         for gang in gangs:
             del self.cluster.gangs[gang]
-        wipe_claims(self.cluster.plane)
-        self.cluster.eventually(lambda: not self.cluster.claims.pods, "the claims are gone")
+        self.cluster.eventually(self._are_wiped, "the claims are gone")
         self.cluster.picture.taken()
         self.cluster.claims.taken()
+
+    def _are_wiped(self) -> bool:
+        """Whether no claim is left. One may come after the others are gone: the controller makes it for a pod
+        of which it does not know yet that it is gone."""
+        wipe_claims(self.cluster.plane)
+        return not self.cluster.claims.pods
 
     def close(self) -> None:
         for scheduler, gate in self._replicas:
