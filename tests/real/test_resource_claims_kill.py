@@ -42,6 +42,12 @@ LANDED_S = 0.5
 """So long after it was let go everything has been answered."""
 MOST = 80
 """Writes of a gang of eight, with room."""
+KILLS = [
+    pytest.param(2, False, id="2-lost"),
+    pytest.param(2, True, id="2-late"),
+    pytest.param(8, True, id="8-late", marks=pytest.mark.long),
+]
+"""Pods of the gang, and whether what the killed leader has sent lands late."""
 TAKEN_BACK = range(4, 13)
 """Writes with which the claims of two pods are allocated, taken back, and allocated again."""
 _STATUS = re.compile(r"PATCH /apis/resource\.k8s\.io/v1/namespaces/default/resourceclaims/([^/]+)/status$")
@@ -229,8 +235,7 @@ def rounds(claim_cluster: ClaimCluster) -> Iterator[Rounds]:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("late", [False, True], ids=["lost", "late"])
-@pytest.mark.parametrize("n_pods", [2, pytest.param(8, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("n_pods", "late"), KILLS)
 def test_a_leader_is_killed_between_any_two_writes(rounds: Rounds, n_pods: int, *, late: bool) -> None:
     rounds.cluster.offer(2, devices=4)
     n = next(n for n in range(MOST) if not rounds.run(n, n_pods, late=late))
@@ -240,8 +245,7 @@ def test_a_leader_is_killed_between_any_two_writes(rounds: Rounds, n_pods: int, 
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("late", [False, True], ids=["lost", "late"])
-@pytest.mark.parametrize("n_pods", [2, pytest.param(8, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("n_pods", "late"), KILLS)
 def test_devices_that_a_more_important_gang_wants_are_in_one_claim(
     rounds: Rounds, n_pods: int, *, late: bool
 ) -> None:
