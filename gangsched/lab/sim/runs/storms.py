@@ -256,6 +256,7 @@ STORMS: dict[str, Storm] = {
         resource_claims_workload,
         settings=replace(FENCED, permit_wait_s=15.0),
         make=make_with_claims,
+        is_slow=True,
         simulation=ClaimSimulation,
     ),
     "dra-duel": Storm(
