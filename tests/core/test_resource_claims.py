@@ -455,3 +455,25 @@ def test_a_victims_device_is_not_taken_before_its_claim_is_given_back() -> None:
         c.write(raw)
     c.settled()
     assert c.are_bound("p", "q") == [True, True]
+
+
+def test_a_gang_whose_claim_was_made_anew_while_it_was_reserved_gets_the_new_one() -> None:
+    c = ClaimCluster().offer("n")
+    c.make_claim("shared", wish())
+    pods = [
+        with_claims(make_pod(f"g-{i}", gpus=0, group="g", min_members=2), shared={"gpu": "shared"})
+        for i in range(2)
+    ]
+    c.claim_answer = lambda patch: "hold" if patch.is_status else "ok"
+    c.submit(pods).run()
+    [held] = c.held_patches
+    c.lose("shared")
+    c.write(
+        {"metadata": {"name": "shared", "namespace": "d", "uid": "uid-new"}, "spec": wish(), "status": {}}
+    )
+    c.run()
+    c.claim_answer = lambda patch: "ok"
+    c.tell(ev.ClaimUnclear(held.uid, held.ticket, "timed out"))
+    c.settled()
+    assert c.placed("g")
+    assert not any("failed in PreFilter" in one.message for one in c.all(ef.WritePodCondition))

@@ -104,7 +104,10 @@ class ClaimUses:
             self.dirty[uid] = None
 
     def unwant(self, pod: str) -> None:
-        """Takes back what is held and wanted for a pod whose reservation has ended."""
+        """Takes back what is held and wanted for a pod whose reservation has ended. Its claims may be others
+        by now, which a pod with a reservation is not told."""
+        if pod in self.of_pod:
+            self._book.stale[pod] = None
         for uid in self.of_pod.pop(pod, ()):
             record = self.records[uid]
             record.held.pop(pod, None)

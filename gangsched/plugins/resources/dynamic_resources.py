@@ -98,7 +98,9 @@ class DynamicResources:
 
     def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
         book = view.claims
-        if template.claims is None:
+        if template.claims is None or any(
+            need.uid and need.uid not in book.claims for need in template.claims
+        ):
             return Status.unresolvable(book.problem(template.pod) or "its resource claims are not ready")
         own = tuple(need.digest for need in template.claims if need.digest)
         open_to_all = open_shared(book, template.claims)
