@@ -385,9 +385,9 @@ def every_kind_is_waited_for(patch: Patch) -> Storm:
     """Nothing is decided while one CRD has a broken conversion webhook."""
     right = Scheduler._kind_read
 
-    def heard(self: Scheduler, kind: str, *, is_served: bool | None) -> None:
+    def heard(self: Scheduler, kind: str, *, is_served: bool | None, why_not: str = "") -> None:
         if is_served is not None:
-            right(self, kind, is_served=is_served)
+            right(self, kind, is_served=is_served, why_not=why_not)
 
     patch.setattr(Scheduler, "_kind_read", heard)
     return STORMS["wordings"]
