@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from gangsched.core.explaining.explain import explain
 from gangsched.core.resource_claims.book import KINDS
 from gangsched.lab.sim.objects import make_pod
 from gangsched.model import effects as ef
@@ -448,6 +449,11 @@ def test_a_victims_device_is_not_taken_before_its_claim_is_given_back() -> None:
     c.submit(c.want("q", wish(), cpu="30", priority=10)).run()  # whose room p need not leave
     c.delete(victim).run()
     assert not c.devices("p-gpu")
+    assert f"waiting for 1 resource claim of a pod that is gone to be given back: d/{victim}-gpu" in c.said(
+        "p"
+    )
+    told = explain(c.scheduler, c.group("p"), c.now_s)
+    assert f"waits for 1 resource claim of pods that are gone to be given back: d/{victim}-gpu" in told.answer
     c.delete(*({"v", "w"} - {victim}))
     for name in ("v", "w"):
         raw = json.loads(json.dumps(c.resource_claims[f"uid-{name}-gpu"]))

@@ -31,7 +31,8 @@ from gangsched.core.types.ended import End, end_of, ended_text
 from gangsched.core.types.group import NEVER_S, BindState, Group, GroupState, MemberState
 from gangsched.core.types.lost_members import lacks
 from gangsched.core.types.states import NOT_QUEUED
-from gangsched.core.why import named
+from gangsched.core.why import named, parts_of
+from gangsched.core.why.evictions import WaitsForClaims
 from gangsched.core.why.incomplete import Short
 from gangsched.core.why.not_tried import PerhapsMisspelt
 from gangsched.model.text.printable import clean as in_full
@@ -290,6 +291,15 @@ def _near_groups(scheduler: Scheduler, group: Group) -> str:
 
 def _waiting(scheduler: Scheduler, group: Group, now_s: float) -> Found:
     preemption = group.preemption
+    left = next((one for one in parts_of(group.why) if isinstance(one, WaitsForClaims)), None)
+    if preemption is not None and left is not None:
+        names = marked("resource claim", left.claims)
+        return Found(
+            f"Room is reserved for it, and it waits for {several(len(left.claims), 'resource claim')} of pods"
+            f" that are gone to be given back: {names}.",
+            ("See whether kube-controller-manager runs: its resourceclaim controller gives them back.",),
+            then=f"It waits{_until(preemption.deadline_s, now_s)}; then it looks for other victims.",
+        )
     if preemption is not None:
         victims = [info.pod.key for info in preemption.waits_for.values()]
         names = marked("pod", victims)

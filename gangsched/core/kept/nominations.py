@@ -37,10 +37,11 @@ from gangsched.core.types.group import NEVER_S, Group, MemberState, PodInfo, Pre
 from gangsched.core.types.placement import Nominated, Placement
 from gangsched.core.types.victim_words import LOWER
 from gangsched.core.why import Why
-from gangsched.core.why.evictions import WaitsForVictims, WouldTake
+from gangsched.core.why.evictions import WaitsForClaims, WaitsForVictims, WouldTake
 from gangsched.model.effects import NominateNode
 from gangsched.model.events import EvictionFailed
 from gangsched.model.objects import Pod
+from gangsched.model.resource_claims.objects import PoolId
 from gangsched.model.text.printable import clean_for, marked
 
 _ASK_AGAIN_S = 2.0
@@ -137,6 +138,9 @@ class Nominations:
         return min(preemption.deadline_s, self._shared.now_s + _ASK_AGAIN_S, preemption.looks_at_s)
 
     def _why(self, preemption: Preemption) -> Why:
+        claims = () if preemption.waits_for else left_behind(self._shared, preemption.nodes)
+        if claims:
+            return WaitsForClaims(len(preemption.nodes), claims)
         pods = tuple(sorted(info.pod.key for info in preemption.waits_for.values()))
         return WaitsForVictims(len(preemption.nodes), pods, preemption.whose)
 
@@ -338,6 +342,23 @@ def room_taken(
         if first not in by and not preemption.nodes.isdisjoint(names):
             preemption.taken_by = scheduler or preemption.taken_by
             shared.queue.activate(first, Cause.LOOK_AGAIN)
+
+
+def left_behind(shared: SharedState, names: Collection[str]) -> tuple[str, ...]:
+    """Names the resource claims with devices of these nodes whose pods are gone, as victims leave them."""
+    book = shared.cache.claims
+    return tuple(
+        sorted(
+            claim.key
+            for claim in book.left_behind()
+            if (allocation := claim.status.allocation) is not None
+            and any(
+                name in names or not name
+                for one in allocation.devices.results
+                for name in book.pools.nodes_of(PoolId(one.driver, one.pool))
+            )
+        )
+    )
 
 
 def would_take(result: PostFilterResult, view: RowQueries, whose: str) -> WouldTake:

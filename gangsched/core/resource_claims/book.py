@@ -8,7 +8,7 @@ the only writer; trials read it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 
 import msgspec
@@ -213,7 +213,7 @@ class ClaimBook:
             for claim in self.claims_of(pod).values()
         }
         if released:
-            claims |= {uid: self.claims[uid] for uid in self._counted if self._is_orphan(uid)}
+            claims |= {claim.metadata.uid: claim for claim in self.left_behind()}
             uids.update(one.uid for claim in claims.values() for one in claim.status.reserved_for or ())
         freed = [
             allocation
@@ -228,6 +228,11 @@ class ClaimBook:
         for allocation in freed:
             holdings.add(allocation, -1)
         return self.cluster._replace(holdings=holdings)
+
+    def left_behind(self) -> Iterator[ResourceClaim]:
+        """Yields the claims that only pods use which are gone: their devices are not free before the claims
+        are given back."""
+        return (self.claims[uid] for uid in self._counted if self._is_orphan(uid))
 
     def _is_orphan(self, uid: str) -> bool:
         """Whether the claim is still reserved for pods, and none of them is known any more."""

@@ -88,6 +88,22 @@ class WaitsForVictims(Because, frozen=True):
         return f"preemption: room is reserved on {several(self.n_nodes, 'node')}; waiting for {pods}"
 
 
+class WaitsForClaims(Because, frozen=True):
+    """Room is reserved until these resource claims are given back, whose pods are gone."""
+
+    n_nodes: int
+    claims: tuple[str, ...]
+
+    def __str__(self) -> str:
+        what = several(len(self.claims), "resource claim of a pod that is gone", _OF_PODS_GONE)
+        names = marked("resource claim", self.claims)
+        where = several(self.n_nodes, "node")
+        return f"preemption: room is reserved on {where}; waiting for {what} to be given back: {names}"
+
+
+_OF_PODS_GONE = "resource claims of pods that are gone"
+
+
 class WouldTake(Because, frozen=True):
     """Where a group would be placed if these pods might be evicted."""
 
