@@ -20,6 +20,7 @@ from gangsched.config.documents import file_with
 from gangsched.lab.apiserver.strategy import Object
 from gangsched.plugins import IN_TREE
 from tests.apiserver.simulated.test_samples import GPU, Live, live
+from tests.docs import claims_shown
 from tests.docs.pages import ROOT, Block, blocks, name_of
 from tests.docs.test_yaml import APPLIED, apply, objects_of
 
@@ -30,10 +31,11 @@ Labels = dict[str, str]
 
 
 class Example(NamedTuple):
-    """shows: what is tried on a cluster with a scheduler of this configuration (ours, in YAML)."""
+    """shows: what is tried with a scheduler of this configuration (the document of ours, or all, in YAML)."""
 
     shows: Callable[[Live, list[Object]], Awaitable[None]]
     ours: str = ""
+    whole: str = ""
 
 
 def _gangs(n_members: int, gpus: int = 8, gang: str = "default/train") -> Example:
@@ -149,6 +151,10 @@ async def _gives_the_right(here: Live, applied: list[Object]) -> None:
     assert role["rules"] == applied[0]["rules"]
 
 
+def _claims(shows: Callable[[Live, list[Object]], Awaitable[None]]) -> Example:
+    return Example(shows, whole=claims_shown.profile())
+
+
 SHOWN = {
     ("README.md", "train"): _gangs(4),
     ("docs/bandwidth-and-load.md", "shown"): Example(_bandwidth_is_left),
@@ -166,6 +172,12 @@ SHOWN = {
     ("docs/migrating.md", "train 2"): _gangs(2),
     ("docs/migrating.md", "train 4"): _gangs(4, 4),
     ("docs/migrating.md", "train 2 yunikorn"): _gangs(2),
+    ("docs/resource-claims.md", "one-gpu"): _claims(claims_shown.own_devices),
+    ("docs/resource-claims.md", "two-near"): _claims(claims_shown.near_devices),
+    ("docs/resource-claims.md", "one-for-all"): _claims(claims_shown.one_for_all),
+    ("docs/resource-claims.md", "two-slices"): _claims(claims_shown.partitions),
+    ("docs/resource-claims.md", "wide"): _claims(claims_shown.channels),
+    ("docs/resource-claims.md", "burn-in"): _claims(claims_shown.taints),
     ("docs/writing-plugins.md", "gangsched-freeze"): Example(_gives_the_right),
 }
 
@@ -190,8 +202,8 @@ def test_of_every_example_it_is_known_what_it_shows() -> None:
 async def test_it_shows_what_the_page_says(block: Block, tmp_path: Path) -> None:
     example = SHOWN[_key(block)]
     config: SchedulerConfig | None = None
-    if example.ours:
-        config = parse_config(file_with(example.ours), source=str(block), plugins=IN_TREE)
+    if text := example.whole or (example.ours and file_with(example.ours)):
+        config = parse_config(text, source=str(block), plugins=IN_TREE)
     async with live(tmp_path, nodes=N_NODES, config=config) as here:
         await example.shows(here, objects_of(block))
 

@@ -24,15 +24,21 @@ from tests.support.bodies import pod_group_definition
 _HEAD = f"apiVersion: kubescheduler.config.k8s.io/v1\nkind: {KUBE_KIND}\n---\n"
 _SCHEDULER, _AGENT, _KUSTOMIZATION = (KUBE_KIND, OUR_KIND), ("AgentConfiguration",), ("Kustomization",)
 _CONFIGURES = _SCHEDULER + _AGENT + _KUSTOMIZATION
-# Their controllers' part is done in tests.docs.test_controllers.
-_MADE_BY_OTHERS = ("JobSet", "LeaderWorkerSet", "RayCluster")
+# Their controllers' part is done in tests.docs.test_controllers and tests.docs.claims_shown.
+_MADE_BY_OTHERS = ("JobSet", "LeaderWorkerSet", "RayCluster", "ComputeDomain")
 _PLURALS = {
     "Job": "jobs",
     "Pod": "pods",
     "PodGroup": "podgroups",
     "ClusterRole": "clusterroles",
     "ClusterRoleBinding": "clusterrolebindings",
+    "DeviceClass": "deviceclasses",
+    "DeviceTaintRule": "devicetaintrules",
+    "ResourceClaim": "resourceclaims",
+    "ResourceClaimTemplate": "resourceclaimtemplates",
+    "ResourceSlice": "resourceslices",
 }
+_OF_THE_CLUSTER = ("ClusterRole", "ClusterRoleBinding", "DeviceClass", "DeviceTaintRule", "ResourceSlice")
 # Whose PodGroups the embedded server does not know.
 _OTHERS = ("scheduling.volcano.sh/", "scheduling.run.ai/")
 # What the parts of a pod that a page shows are parts of.
@@ -55,19 +61,25 @@ def _documents(block: Block) -> list[dict[str, Any]]:
     return [each for each in yaml.safe_load_all(block.text) if each]
 
 
-def _merged(into: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    merged = dict(into)
+def read(text: str) -> Object:
+    """One document."""
+    found: Object = yaml.safe_load(text)
+    return found
+
+
+def merged(into: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    found = dict(into)
     for key, value in more.items():
-        known = merged.get(key)
-        merged[key] = _merged(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
-    return merged
+        known = found.get(key)
+        found[key] = merged(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
+    return found
 
 
 def objects_of(block: Block) -> list[Object]:
     """What is applied: its objects, or a pod with the part that it shows."""
     documents = _documents(block)
     if len(documents) == 1 and documents[0].keys() <= {"metadata", "spec"}:
-        return [_merged(yaml.safe_load(POD), documents[0])]
+        return [merged(read(POD), documents[0])]
     others = (*_CONFIGURES, *_MADE_BY_OTHERS)
     return [one for one in documents if one.get("kind") not in others and not _is_values(one)]
 
@@ -103,7 +115,7 @@ async def apply(here: Live, objects: list[Object]) -> None:
             await here.client.post(path, msgspec.json.encode(pod_group_definition(group, version)))
         group = one["apiVersion"]
         path = f"/api/{group}" if "/" not in group else f"/apis/{group}"
-        if not one["kind"].startswith("Cluster"):
+        if one["kind"] not in _OF_THE_CLUSTER:
             path += "/namespaces/default"
         await here.client.post(f"{path}/{_PLURALS[one['kind']]}", msgspec.json.encode(one))
 
