@@ -82,14 +82,7 @@ class ClaimCluster(Cluster):
         self.shows_claims = True
         self.others: dict[tuple[str, str], Any] = {}
         super().__init__(make=_make, **options)
-        self.put(
-            DEVICE_CLASSES,
-            {
-                "metadata": {"name": "gpu", "uid": "uid-gpu"},
-                "spec": {"selectors": [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}]},
-            },
-            DeviceClass,
-        )
+        self.device_class("gpu", f"device.driver == '{DRIVER}'")
 
     def put(self, kind: str, raw: Json, type_: Any) -> Self:
         """An object that is listed at once."""
@@ -97,6 +90,12 @@ class ClaimCluster(Cluster):
         one = _read(raw, type_)
         self.others[kind, one.metadata.name] = one
         return self.tell(ev.ObjectPut(kind, one))
+
+    def device_class(self, name: str, expression: str) -> Self:
+        spec = {"selectors": [{"cel": {"expression": expression}}]}
+        return self.put(
+            DEVICE_CLASSES, {"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": spec}, DeviceClass
+        )
 
     def offer(self, *names: str, gpus_each: int = 8, **more: Any) -> Self:
         """Nodes with their slices."""

@@ -122,7 +122,6 @@ class _Pick:
         self._slot, self._want, self._search = slot, want, search
         self._at = slot.nth if want.request.is_all else slot.start
         self._taken: Candidate | None = None
-        self._kind: Hashable = None
         self._failed: set[Hashable] = set()
 
     def following(self, outcome: _Outcome) -> _Slot | _Outcome:
@@ -130,7 +129,7 @@ class _Pick:
         slot, want, search = self._slot, self._want, self._search
         if self._taken is not None:
             search.give_back(slot.ask, want, self._taken)
-            self._failed.add(self._kind)
+            self._failed.add(search.kind(self._taken))
             self._taken = None
         if outcome is EXCEEDED or (outcome is FAILED and want.request.is_all):
             return outcome
@@ -142,8 +141,7 @@ class _Pick:
             kind = search.kind(one) if self._failed else None
             if (kind is not None and kind in self._failed) or not search.take(slot, want, one):
                 continue
-            self._at = at + 1
-            self._taken, self._kind = one, search.kind(one)
+            self._at, self._taken = at + 1, one
             return slot._replace(nth=slot.nth + 1, start=at + 1)
         return FAILED
 

@@ -1,0 +1,1 @@
+"""Faults of other schedulers and drivers that their users have reported, each as a scenario of gangsched."""

@@ -1,0 +1,145 @@
+"""Gangs on several nodes: racks that are idle again, domains that are ready late, devices published twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from gangsched.core.binding.claim_writes import ClaimWrites
+from gangsched.core.cycle import claim_allocation
+from gangsched.core.resource_claims.book import ClaimBook, Place
+from gangsched.core.resource_claims.candidates import Cluster, NodeOffer
+from gangsched.core.resource_claims.copies import Copies, CopyCount, Digests
+from gangsched.core.resource_claims.holdings import Holdings
+from gangsched.core.resource_claims.joint import JointSolution, PlacedPods, solve
+from gangsched.core.types.group import PodInfo
+from gangsched.model import effects as ef
+from gangsched.model.selectors import matches_node
+from tests.core.claims import ClaimCluster, Json, wish
+from tests.core.test_resource_claims import gang
+from tests.public_faults.faults import shows
+
+CHANNELS = "compute-domain.nvidia.com"
+Before = Sequence[tuple[Digests, int]]
+DOMAIN = "resource.nvidia.com/computeDomain"
+
+
+def rack(c: ClaimCluster, *nodes: str) -> None:
+    """Nodes of one rack, each with one channel of a ComputeDomain and one daemon of it."""
+    for name in nodes:
+        c.offer(name, gpus_each=0)
+        devices = [
+            {"name": f"{kind}-0", "attributes": {"type": {"string": kind}}} for kind in ("channel", "daemon")
+        ]
+        pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+        c.slice(f"domains-{name}", {"driver": CHANNELS, "pool": pool, "nodeName": name, "devices": devices})
+    c.device_class(
+        "channel", f"device.driver == '{CHANNELS}' && device.attributes['{CHANNELS}'].type == 'channel'"
+    )
+
+
+def channel() -> Json:
+    return wish(deviceClassName="channel")
+
+
+def claims_that_go_stay_counted(patch: pytest.MonkeyPatch) -> None:
+    """Memory keeps what a claim had that is deleted."""
+
+    def removed(book: ClaimBook, place: Place) -> None:
+        uid = book._named.pop(place, None)
+        if uid is not None:
+            del book.claims[uid], book._digests[uid]
+
+    patch.setattr(ClaimBook, "_remove_claim", removed)
+
+
+@shows("I16", claims_that_go_stay_counted)
+def test_a_rack_that_is_idle_again_takes_the_next_gang_with_channel_claims() -> None:
+    """The gang did not fit an idle rack until the scheduler was restarted.
+
+    github.com/kai-scheduler/KAI-Scheduler/issues/1217
+    """
+    c = ClaimCluster()
+    rack(c, "a", "b", "c", "d")
+    for name in ("first", "second", "third"):
+        c.submit(gang(c, name, 4, channel())).run()
+        assert c.placed(name, on=4)
+        for i in range(4):
+            c.delete(f"{name}-{i}").lose(f"{name}-{i}-gpu")
+
+
+def binds_wait_for_the_domain(patch: pytest.MonkeyPatch) -> None:
+    """A pod is bound once its node says that it serves the ComputeDomain."""
+    are_ready = ClaimWrites.are_ready
+
+    def serve(writes: ClaimWrites, members: Iterable[PodInfo]) -> bool:
+        members = list(members)
+        nodes = writes._shared.cache.nodes.nodes
+        there = [nodes[one.row] for one in members]
+        return are_ready(writes, members) and all(
+            node is not None and DOMAIN in (node.metadata.labels or {}) for node in there
+        )
+
+    patch.setattr(ClaimWrites, "are_ready", serve)
+
+
+@shows("I21", binds_wait_for_the_domain)
+def test_a_whole_gang_is_bound_before_its_compute_domain_is_ready() -> None:
+    """The ComputeDomain waited for all pods, and pods for the first ones' readiness: a deadlock.
+
+    The driver labels a node when kubelet prepares the channel of a pod that is bound to it, and channels are
+    ready when all nodes of the domain are labelled.
+    github.com/ai-dynamo/grove/issues/209
+    """
+    c = ClaimCluster()
+    rack(c, "a", "b")
+    c.submit(gang(c, "g", 2, channel()), gang(c, "next", 2, channel())).run()
+    assert c.placed("g", on=2)
+    for name in ("a", "b"):
+        node = c.nodes[name]
+        c.node(replace(node, metadata=replace(node.metadata, labels={DOMAIN: "uid-of-g"})))
+    c.start("g-0", "g-1").settled()
+    assert c.untouched("next"), "one domain a node at a time"
+
+
+def nodes_hold_devices_apart(patch: pytest.MonkeyPatch) -> None:
+    """A device that is given out on one node counts as free on another that publishes it too."""
+    count = Copies.count
+
+    def here(book: ClaimBook, name: str, cluster: Cluster) -> Cluster:
+        holdings = Holdings()
+        for allocations in book._counted.values():
+            for one in allocations:
+                if one.node_selector is None or matches_node(one.node_selector, name, {}):
+                    holdings.add(one)
+        return cluster._replace(holdings=holdings)
+
+    def counted(
+        self: Copies, offer: NodeOffer, digests: Digests, before: Before, cluster: Cluster
+    ) -> CopyCount:
+        return count(self, offer, digests, before, here(self.book, offer.name, cluster))
+
+    def solved(book: ClaimBook, placed: Sequence[PlacedPods], cluster: Cluster) -> JointSolution:
+        return solve(book, placed, here(book, placed[0].node.metadata.name, cluster))
+
+    patch.setattr(Copies, "count", counted)
+    patch.setattr(claim_allocation, "solve", solved)
+
+
+@shows("I23", nodes_hold_devices_apart)
+def test_a_device_that_several_nodes_publish_is_given_out_once() -> None:
+    """The same driver, pool and device were published by several nodes.
+
+    github.com/cilium/cilium/issues/48923
+    """
+    c = ClaimCluster().offer(
+        "a", "b", gpus_each=1, pool={"name": "all", "generation": 1, "resourceSliceCount": 1}
+    )
+    c.submit(c.want("p", wish())).run().submit(c.want("q", wish())).run()
+    assert c.are_bound("p", "q") == [True, False]
+    assert "whose devices for request gpu (class gpu) are in use" in c.said("q")
+    assert len([one for one in c.all(ef.PatchClaim) if one.is_status]) == 1
+    c.delete("p").lose("p-gpu").settled()
+    assert c.are_bound("q") == [True]
