@@ -23,7 +23,7 @@ from gangsched.lab.controlplane.processes import ControlPlane
 from gangsched.model.pod_group import GANG_KEY
 from gangsched.model.resource_claims.objects import FINALIZER
 from tests.conftest import wipe
-from tests.real.cluster import MERGE, REPO, Cluster, checking
+from tests.real.cluster import MERGE, PODS, REPO, Cluster, checking, is_member
 from tests.real.picture import OURS, Json, Picture, Sight, is_live, node_of
 from tests.real.process import Scheduler, service_account, write_config
 from tests.support.applying import apply
@@ -88,26 +88,31 @@ class ClaimCluster(Cluster):
         entries += [{"name": "shared", "resourceClaimName": shared}] if shared else []
         self.gang(name, pods=pods, gpus=0, resourceClaims=entries, **options)
 
-    # -- what became of them -------------------------------------------------------------------------
+    # -- what became of them, as the API server has it: the watches of pods and of claims keep no step ---
 
-    def claims_of(self, pod: Json) -> list[Json]:
-        """The pod's claims, those that the watch shows."""
-        return [self.claims.pods[one] for one in names_of(pod) if one in self.claims.pods]
+    def claims_of(self, *pods: Json) -> list[Json]:
+        """The pods' claims that there are now, each once."""
+        there = {one["metadata"]["name"]: one for one in self.plane.request("GET", CLAIMS)["items"]}
+        names = dict.fromkeys(name for pod in pods for name in names_of(pod))
+        return [there[name] for name in names if name in there]
 
     def claims_of_gang(self, name: str) -> list[Json]:
         """Each once."""
-        found = {one["metadata"]["name"]: one for pod in self.members(name) for one in self.claims_of(pod)}
-        return list(found.values())
+        return self.claims_of(*self._members_now(name))
 
     def devices_of(self, name: str) -> list[Device]:
         """Of all claims of a gang, or of a lone pod."""
         return [one for claim in self.claims_of_gang(name) for one in devices_of(claim)]
 
+    def _members_now(self, name: str) -> list[Json]:
+        pods = {pod["metadata"]["name"]: pod for pod in self.plane.request("GET", PODS)["items"]}
+        return [pods[one] for one in sorted(pods) if is_member(one, name)]
+
     def resolved(self, name: str) -> None:
         """Waits until every member's claims exist."""
 
         def all_exist() -> bool:
-            pods = self.members(name)
+            pods = self._members_now(name)
             return len(pods) >= self.gangs.get(name, 1) and all(
                 len(self.claims_of(pod)) == len(pod["spec"].get("resourceClaims", ())) for pod in pods
             )
@@ -147,16 +152,34 @@ class ClaimCluster(Cluster):
 
     def check(self) -> None:
         super().check()
-        self.claims.stop()
-        assert not self.claims.trouble, self.claims.trouble
         self.check_claims()
+        self.claims.stop()
         for name in self.gangs:
-            if not self.n_bound(name):
+            if not any(node_of(pod) for pod in self._members_now(name) if is_live(pod)):
                 assert not self.devices_of(name), f"{name} is not bound, and has {self.devices_of(name)}"
 
-    def check_claims(self) -> None:
-        """What must hold for the history so far."""
-        check_claims(self.picture.sights, self.claims.sights, self.gangs, beside=self.beside)
+    def check_claims(self) -> list[Lost]:
+        """What must hold for the history so far. Returns what was lost to others, beside whom that may
+        happen."""
+        pods = [*self.picture.sights]
+        self._see_all_claims()
+        return check_claims(pods, self.claims.sights, self.gangs, beside=self.beside)
+
+    def _see_all_claims(self) -> None:
+        """Returns when the watch of claims shows one that is made now, and so all that was written earlier.
+
+        The watch of pods may have shown a Binding long before: each is a connection of its own, and opened
+        anew time and again.
+        """
+        mark = self.plane.request("POST", CLAIMS, {"metadata": {"generateName": "mark-"}, "spec": wish()})
+        name = mark["metadata"]["name"]
+
+        def is_shown() -> bool:
+            assert not self.claims.trouble, self.claims.trouble
+            return name in self.claims.pods
+
+        self.eventually(is_shown, "the watch of claims shows the latest")
+        self.plane.request("DELETE", f"{CLAIMS}/{name}", AT_ONCE)
 
     def close(self) -> None:
         super().close()

@@ -182,7 +182,7 @@ class Cluster:
     def delete(self, *names: str) -> None:
         """Pods by name, or all of a gang; gone when this returns."""
         for name in names:
-            for pod in [p for p in list(self.picture.pods) if p == name or p.rpartition("-")[0] == name]:
+            for pod in [one for one in list(self.picture.pods) if is_member(one, name)]:
                 self.plane.request("DELETE", f"{PODS}/{pod}", {"gracePeriodSeconds": 0})
                 self.picture.until(lambda p=pod: p not in self.picture.pods, f"{pod} is gone")  # type: ignore[misc]
 
@@ -206,7 +206,7 @@ class Cluster:
     def members(self, name: str) -> list[Json]:
         """The gang's pods, or the lone pod, as the watch shows them."""
         pods = self.picture.pods
-        return [pods[p] for p in sorted(pods) if p == name or p.rpartition("-")[0] == name]
+        return [pods[one] for one in sorted(pods) if is_member(one, name)]
 
     def n_bound(self, name: str) -> int:
         return sum(bool(node_of(pod)) for pod in self.members(name) if is_live(pod))
@@ -301,6 +301,11 @@ class Cluster:
         self.picture.stop()
         for scheduler in self.schedulers:
             scheduler.kill()
+
+
+def is_member(pod: str, name: str) -> bool:
+    """Whether the pod so named is the gang's, or the lone pod."""
+    return name in (pod, pod.rpartition("-")[0])
 
 
 def words(dialect: str, name: str, n: int) -> tuple[dict[str, str], dict[str, str]]:

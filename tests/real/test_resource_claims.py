@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 import yaml
 
 from tests.real.claimed import CLAIM_RIGHTS, CLAIMS, DRIVER, ClaimCluster, device, request, wish
-from tests.real.picture import node_of, reason_of
+from tests.real.picture import Json, node_of, reason_of
 from tests.support.applying import apply
 
 pytestmark = pytest.mark.real
 
+LATE_S = 0.5
 ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/gangsched-resource-claims"
 
 
@@ -191,3 +193,28 @@ def test_a_missing_right_to_read_is_named_by_the_pods(claim_cluster: ClaimCluste
     assert not c.n_bound("a")
     apply(c.plane, CLAIM_RIGHTS)
     c.whole("a")
+
+
+def test_a_history_is_judged_when_the_watch_of_claims_has_shown_it(
+    claim_cluster: ClaimCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it is slower than that of pods, no pod is taken for one that is bound without its claim."""
+    c, see = claim_cluster, claim_cluster.claims._see
+    goes_on = threading.Event()
+
+    def late(event: Json) -> None:
+        goes_on.wait()
+        see(event)
+
+    monkeypatch.setattr(c.claims, "_see", late)
+    c.offer(1)
+    c.device_class()
+    c.template("one", wish())
+    c.schedule()
+    c.claiming("a", pods=2)
+    c.whole("a")
+    assert not c.claims.pods
+    assert len({*c.devices_of("a")}) == 2
+    threading.Timer(LATE_S, goes_on.set).start()
+    c.check_claims()
+    assert c.claims.pods.keys() >= {one["metadata"]["name"] for one in c.claims_of_gang("a")}

@@ -8,7 +8,7 @@ from itertools import combinations
 import pytest
 
 from gangsched.model.pod_group import GANG_KEY
-from tests.real.claimed import ClaimCluster, Device, check_claims, devices_of, wish
+from tests.real.claimed import CLAIMS, ClaimCluster, Device, devices_of, wish
 from tests.real.cluster import MERGE
 from tests.real.picture import PATIENCE_S, reason_of
 
@@ -28,7 +28,7 @@ def collisions(cluster: ClaimCluster) -> set[tuple[Device, str]]:
     """(device, the pod of ours) wherever a device is in two claims now."""
     users = {
         entry["name"]: claim
-        for claim in cluster.claims.pods.values()
+        for claim in cluster.plane.request("GET", CLAIMS)["items"]
         for entry in claim.get("status", {}).get("reservedFor", ())
     }
     found = set()
@@ -69,8 +69,7 @@ def test_what_both_give_out_is_taken_back_or_told(claim_cluster: ClaimCluster) -
     c.picture.until(lambda: all("unschedulable" in reason_of(pods[name]) for name in others), "all wait")
     cordon(c, is_on=False)
     c.whole(*gangs, *others)
-    lost = check_claims(c.picture.sights, c.claims.sights, c.gangs, beside=True)
-    assert not [one for one in lost if one.was_first], "the other's claim was there before ours"
+    assert not [one for one in c.check_claims() if one.was_first], "the other's claim was there before ours"
     c.eventually(lambda: told(c) >= collisions(c), "each collision is told", timeout_s=PATIENCE_S)
     assert all(GANG_KEY in pods[name]["metadata"]["annotations"] for _, name in told(c))
     c.delete(*gangs)

@@ -183,8 +183,8 @@ class Rounds:
 
     def _have_landed(self, gang: str, gate: Gate) -> bool:
         """As the API server shows it: binds, and claims that are kept or allocated."""
-        n_binds = sum("/binding" in one for one in gate.passed)
-        n_adds = sum("/status " in f"{one} " for one in gate.passed)
+        n_binds = len({one for one in gate.passed if "/binding" in one})
+        n_adds = len({one for one in gate.passed if _STATUS.match(one)})
         claims = self.cluster.claims_of_gang(gang)
         n_allocated = sum("allocation" in claim.get("status", {}) for claim in claims)
         return self.cluster.n_bound(gang) >= n_binds and n_allocated >= n_adds

@@ -15,6 +15,8 @@ pytestmark = pytest.mark.real
 
 N = 2
 SETTLE_S = 3
+LONG_S = 60
+"""In which a gang that is bound in part can be completed, whatever else the machine does."""
 
 
 def left_allocated(cluster: ClaimCluster, *, n_binds: int = 0) -> None:
@@ -25,7 +27,7 @@ def left_allocated(cluster: ClaimCluster, *, n_binds: int = 0) -> None:
     c.template("one", wish())
     through = binding_gate(c.plane, c.directory, lambda _, n_passed: n_passed < n_binds)
     with through as (gate, kubeconfig):
-        scheduler = c.schedule(kubeconfig=kubeconfig, settleSeconds=60)
+        scheduler = c.schedule(kubeconfig=kubeconfig, settleSeconds=LONG_S)
         c.claiming("a", pods=N)
         c.picture.until(lambda: gate.held and c.n_bound("a") == n_binds, "the next Binding is held")
         scheduler.kill()
@@ -86,7 +88,7 @@ def test_a_gang_that_is_bound_in_part_is_completed_elsewhere(claim_cluster: Clai
     before = [devices_of(claim) for claim in c.claims_of(bound)]
     cordon(c)
     c.offer(1, first=1)
-    c.schedule(settleSeconds=SETTLE_S)
+    c.schedule(settleSeconds=LONG_S)
     c.whole("a")
     assert {node_of(pod) for pod in c.members("a")} == {"n0", "n1"}
     assert [devices_of(claim) for claim in c.claims_of(bound)] == before
