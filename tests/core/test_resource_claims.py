@@ -28,6 +28,13 @@ def theirs(device: str) -> Json:
     return {"allocation": {"devices": {"results": [result]}}, "reservedFor": users}
 
 
+def counted(c: ClaimCluster) -> dict[str, int]:
+    """What /metrics has of resource claims."""
+    names = ("claims_allocated", "claims_taken_back", "claims_swept", "claim_conflicts")
+    counters = c.scheduler.shared.counters
+    return {name: counters[name] for name in names if counters[name]}
+
+
 def test_a_pod_is_bound_once_its_claim_is_allocated_and_reserved_for_it() -> None:
     c = ClaimCluster().offer("n")
     c.submit(c.want("p", wish(2))).run()
@@ -125,6 +132,7 @@ def test_a_device_that_another_scheduler_gave_out_meanwhile_is_given_back() -> N
     assert not c.n_bound()
     assert not c.devices("p-gpu")
     assert any("is in claim d/theirs too" in one.message for one in c.all(ef.WritePodCondition))
+    assert counted(c) == {"claims_allocated": 1, "claims_taken_back": 1, "claim_conflicts": 1}
 
 
 def test_pods_that_share_a_claim_go_where_it_is() -> None:
@@ -222,6 +230,7 @@ def test_what_a_crash_left_of_a_gang_that_is_not_whole_any_more_is_given_back_in
     c.wait(c.settings.settle_s + 1.0)
     assert not c.devices("g-0-gpu")
     assert not c.reserved("g-0-gpu")
+    assert counted(c) == {"claims_taken_back": 1, "claims_swept": 1}
 
 
 def test_what_a_user_or_another_scheduler_allocated_is_left_alone() -> None:

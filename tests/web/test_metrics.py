@@ -326,3 +326,15 @@ async def test_configurations_read_while_running_and_failures_of_plugins_are_cou
     assert 'gangsched_config_reloads_total{result="refused"} 1.0' in page
     assert "gangsched_config_is_right 0.0" in page
     assert 'gangsched_plugin_failures_total{extension_point="Permit",plugin="Own"} 3.0' in page
+
+
+async def test_what_became_of_resource_claims_is_counted() -> None:
+    counters = {"claims_allocated": 5, "claims_taken_back": 3, "claims_swept": 1, "claim_conflicts": 2}
+    values = await MeasuredCluster().values(counters=counters)
+    found = {name: n for name, n in values.items() if name.startswith("gangsched_resource_claims")}
+    assert found == {
+        "gangsched_resource_claims_allocated_total": 5,
+        "gangsched_resource_claims_taken_back_total": 3,
+        "gangsched_resource_claims_swept_total": 1,
+        "gangsched_resource_claims_conflicts_total": 2,
+    }

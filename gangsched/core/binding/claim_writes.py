@@ -128,6 +128,7 @@ class ClaimWrites:
             if others:
                 other = book.claims.get(others[0])
                 name = other.key if other is not None else others[0]
+                self._shared.count("claim_conflicts")
                 return f"device {one.id} of resource claim {claim.key} is in claim {name} too"
         return ""
 
@@ -271,6 +272,7 @@ class ClaimWrites:
             record.why = f"resource claim {claim.key} has been deallocated"
         elif status.allocation is not None and promised is not None and _differ(status.allocation, promised):
             record.why = f"resource claim {claim.key} has been allocated by another scheduler"
+            self._shared.count("claim_conflicts")
         lacking = _lacking(record, claim)
         if len(status.reserved_for or ()) + len(lacking) > MAX_RESERVED_FOR:
             most = f"is reserved for {MAX_RESERVED_FOR} pods, the most"
@@ -406,9 +408,21 @@ class ClaimWrites:
             known.metadata.resource_version, claim.metadata.resource_version
         ):
             record.latest = claim
+            self._count(record, known, claim)
         self._shared.claim_uses.dirty[record.uid] = None
         if record.wants and record.write is ClaimWrite.NONE:
             self._tell(record)
+
+    def _count(self, record: ClaimRecord, known: ResourceClaim | None, claim: ResourceClaim) -> None:
+        """Counts what a newer version shows that we have brought about."""
+        was, now = known is not None and known.status.allocation is not None, claim.status.allocation
+        if was == (now is not None):
+            return
+        promised = self._shared.cache.claims.promised.get(record.uid)
+        if now is not None and record.wants and promised is not None and same_devices(now, promised):
+            self._shared.count("claims_allocated")
+        elif now is None and (record.leaves or record.is_left):
+            self._shared.count("claims_taken_back")
 
     def _pause(self, record: ClaimRecord, why: Why) -> None:
         wait_s = min(_FIRST_RETRY_S * 2 ** max(record.n_tries - 1, 0), _LONGEST_RETRY_S)

@@ -213,6 +213,7 @@ def _read(reading: Reading) -> Iterator[Metric]:
     )
     yield from _promises(reading)
     yield from _devices(reading)
+    yield from _resource_claims(reading)
     yield from _configuration(reading)
     yield from load_families(reading.loads)
     if reading.queueing is not None:
@@ -312,6 +313,33 @@ def _devices(reading: Reading) -> Iterator[Metric]:
             ("forbidden",): reading.counters.get("device_repairs_forbidden", 0),
         },
     )
+
+
+def _resource_claims(reading: Reading) -> Iterator[Metric]:
+    """Metrics of what became of the claims of Dynamic Resource Allocation."""
+    totals = (
+        ("claims_allocated", "allocated", "Resource claims that were given devices."),
+        (
+            "claims_taken_back",
+            "taken_back",
+            "Resource claims whose devices were given back, unused.",
+        ),
+        (
+            "claims_swept",
+            "swept",
+            "Of these, resource claims that were found allocated though no pod of theirs had started.",
+        ),
+        (
+            "claim_conflicts",
+            "conflicts",
+            "Resource claims that could not be had since another scheduler had given out the device, or the"
+            " claim.",
+        ),
+    )
+    for name, suffix, words in totals:
+        yield counter_family(
+            f"gangsched_resource_claims_{suffix}", words, (), {(): reading.counters.get(name, 0)}
+        )
 
 
 def _journal(reading: Reading) -> Iterator[Metric]:
