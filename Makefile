@@ -204,14 +204,14 @@ sbom: $(STAMP)
 	@$(BIN)/python -m tests.deploy.sbom
 
 # grpcio-tools is needed for this alone; what it makes is committed, and needs the protobuf of the lock.
-PROTOCOLS := deviceplugin podresources pods pod
+PROTOCOLS := $(addprefix gangsched/agent/kubelet_api/,deviceplugin podresources pods pod) tests/kubelet/claims
 protocol: $(STAMP)
 	@$(PYTHON) -m venv build/protocol
 	@build/protocol/bin/python -m pip install --quiet --disable-pip-version-check grpcio-tools grpclib
 	@for name in $(PROTOCOLS); do PATH=$(CURDIR)/build/protocol/bin:$$PATH build/protocol/bin/python \
 		-m grpc_tools.protoc -I. --python_out=. --pyi_out=. --grpclib_python_out=. \
-		gangsched/agent/kubelet_api/$$name.proto || exit 1; done
-	@rm -f gangsched/agent/kubelet_api/pod_grpc.py
+		$$name.proto || exit 1; done
+	@rm -f gangsched/agent/kubelet_api/pod_grpc.py tests/kubelet/claims_grpc.py
 
 help:
 	@sed -n '/^#/!q; s/^# //p' $(firstword $(MAKEFILE_LIST))

@@ -7,10 +7,12 @@ directory in that place. Not here: agents, schedulers and pods. For tests and th
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -75,6 +77,15 @@ def check_possible() -> None:
         raise CannotRun(str(error), is_cured_by_us=True) from None
 
 
+@functools.cache
+def gives_cdi_devices() -> bool:
+    """Returns whether containerd gives containers the devices of CDI specs, as it does since 1.7."""
+    command = [str(shutil.which("containerd")), "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    found = re.search(r" v?(\d+)\.(\d+)\.", done.stdout)
+    return found is not None and (int(found[1]), int(found[2])) >= (1, 7)
+
+
 class Machine:
     """One node: `Machine(plane, directory, "n1")`, then `start()`; all of it is gone after `stop()`.
 
@@ -100,7 +111,8 @@ class Machine:
         self.plugins = self.directory / "dp"
         self.root = self.directory / "kubelet"
         self.logs = self.directory / "pods"
-        for folder in (self.plugins, self.root, self.logs):
+        self.cdi = self.directory / "cdi"
+        for folder in (self.plugins, self.root, self.logs, self.cdi):
             folder.mkdir(parents=True)
         self._plane = plane
         self._containerd: Daemon | None = None
@@ -280,6 +292,8 @@ address = "{socket}"
 [{cri}]
 sandbox_image = "{IMAGE}"
 restrict_oom_score_adj = true
+enable_cdi = true
+cdi_spec_dirs = ["{directory / "cdi"}"]
 [{cri}.containerd]
 snapshotter = "native"
 """
