@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -15,27 +16,48 @@ from rich.table import Table
 from gangsched.command import printing
 from gangsched.command.arguments import add_output_flag
 from gangsched.command.lists import pages_of
-from gangsched.devices.report import CONFIRMED, FREE, PLANNED, RESERVED, DeviceRow, NodeMap, Refused, make_map
+from gangsched.devices.claims import Published, with_claims
+from gangsched.devices.report import (
+    ALLOCATED,
+    BLOCKED,
+    CONFIRMED,
+    FREE,
+    PLANNED,
+    RESERVED,
+    DeviceRow,
+    NodeMap,
+    Refused,
+    make_map,
+)
 from gangsched.devices.reserved import ask_reserved, with_reserved
 from gangsched.devices.summary import print_summary, time_text
 from gangsched.errors import ApiError, ConfigError
 from gangsched.kube.access.flags import credentials_of
 from gangsched.kube.client import ApiClient
 from gangsched.kube.pages import MAX_PAGE_BYTES
-from gangsched.kube.watch.decode import Kind
+from gangsched.kube.watch.decode import Kind, followed
 from gangsched.kube.watch.decode import nodes as nodes_kind
 from gangsched.kube.watch.decode import pods as pods_kind
 from gangsched.model.effects import NODE_REFUSED, POD_REFUSED
 from gangsched.model.objects import Node, Pod
+from gangsched.model.resource_claims.objects import (
+    CLAIMS,
+    SLICES,
+    TAINT_RULES,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+)
 from gangsched.model.text.bounded import lenient_decoder
 from gangsched.model.text.printable import clean, several
 from gangsched.reading.strict import nearest
 from gangsched.signals import run_loop
 from gangsched.web.commands.asking import add_flags
 
-ItemT = TypeVar("ItemT", Node, Pod)
+ItemT = TypeVar("ItemT", Node, Pod, ResourceSlice, ResourceClaim, DeviceTaintRule)
 _PAGE = 500
 _REQUEST_S = 30.0
+_NOT_FOUND = 404
 # Names listed in the error for a wrong one.
 _MAX_NAMES = 5_000
 
@@ -45,8 +67,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Shows each node's devices, by node and by gang: how many are free, held, not healthy, or reserved by"
         " a gang that is not bound, and until when. --all has a row for each device: its pod, since when;"
-        " planned (the pod's annotation says so) or confirmed (kubelet says it too). Read from the API"
-        " server; only what is reserved is asked of the scheduler, and left out where none answers."
+        " planned (the pod's annotation says so), confirmed (kubelet says it too) or allocated (by a resource"
+        " claim). Read from the API server; only what is reserved is asked of the scheduler, and left out"
+        " where none answers."
     )
     parser.add_argument("node", nargs="?", default="", metavar="NODE", help="this node alone")
     add_output_flag(parser, "table", "wide", "json")
@@ -82,8 +105,28 @@ async def _read(args: argparse.Namespace) -> tuple[list[NodeMap], str]:
                 raise ConfigError(f"there is no node {args.node!r}{near}", path="NODE")
         pods = await _all(client, pods_kind(args.node), Pod, refused)
         refused += await _refused_by_scheduler(client, nodes, pods)
+        published, unread = await _published(client)
     maps = make_map(nodes, pods, [one for one in refused if args.node in ("", one.node)])
-    return with_reserved(maps, reserved, datetime.now(UTC)), unknown
+    maps = with_reserved(maps, reserved, datetime.now(UTC))
+    return with_claims(maps, nodes, pods, published), " ".join(filter(None, (unknown, unread)))
+
+
+async def _published(client: ApiClient) -> tuple[Published, str]:
+    """Returns slices and claims; or none, and why: nothing where the server does not have them."""
+    left_out: list[Refused] = []
+    try:
+        slices = await _all(client, followed(SLICES), ResourceSlice, left_out)
+        if not slices:
+            return Published(), ""
+        claims = await _all(client, followed(CLAIMS), ResourceClaim, left_out)
+    except ApiError as error:
+        if error.code == _NOT_FOUND:
+            return Published(), ""
+        return Published(), f"Devices by resource claims are not shown: {error.message}"
+    rules: list[DeviceTaintRule] = []
+    with suppress(ApiError):  # Kubernetes has them in v1 since 1.37
+        rules = await _all(client, followed(TAINT_RULES), DeviceTaintRule, left_out)
+    return Published(slices, claims, rules), ""
 
 
 async def _all(client: ApiClient, kind: Kind, item: type[ItemT], refused: list[Refused]) -> list[ItemT]:
@@ -140,7 +183,10 @@ async def _refused_by_scheduler(
 def print_map(maps: Sequence[NodeMap], console: Console, *, wide: bool, each: bool) -> None:
     """Prints the tables, and the problems below; `each`: a row for each device."""
     if not any(one.devices for one in maps):
-        console.print("No node lists devices (gangsched.io/devices, or labels): gangsched agent writes them.")
+        console.print(
+            "No node lists devices (gangsched.io/devices, or labels), and no driver does in a ResourceSlice:"
+            " gangsched agent writes them."
+        )
     elif each:
         console.print(_table(maps, wide=wide))
     else:
@@ -171,17 +217,21 @@ def print_map(maps: Sequence[NodeMap], console: Console, *, wide: bool, each: bo
 def _table(maps: Sequence[NodeMap], *, wide: bool) -> Table:
     table = printing.table()
     headings = ["NODE", "RESOURCE", "DEVICE", "HEALTH", "STATE", "POD", "CONTAINER", "SINCE"]
+    has_claims = any(device.claims for one in maps for device in one.devices)
+    if has_claims:
+        headings.append("CLAIM")
     if wide:
         headings += ["GANG", "MODEL", "MIB", "NUMA", "UID"]
     for heading in headings:
         table.add_column(heading, no_wrap=True)
     for one in maps:
         for device in one.devices:
-            table.add_row(*(escape(clean(cell)) for cell in _cells(one.name, device, wide=wide)))
+            cells = _cells(one.name, device, has_claims=has_claims, wide=wide)
+            table.add_row(*(escape(clean(cell)) for cell in cells))
     return table
 
 
-def _cells(node: str, device: DeviceRow, *, wide: bool) -> list[str]:
+def _cells(node: str, device: DeviceRow, *, has_claims: bool, wide: bool) -> list[str]:
     holders = device.holders
     pods = " and ".join(holder.pod for holder in holders)
     if device.kubelet and device.kubelet not in {holder.pod for holder in holders}:
@@ -196,9 +246,11 @@ def _cells(node: str, device: DeviceRow, *, wide: bool) -> list[str]:
         device.health,
         device.state,
         pods or "-",
-        " and ".join(holder.container for holder in holders) or "-",
+        " and ".join(holder.container for holder in holders if holder.container) or "-",
         time_text(since),
     ]
+    if has_claims:
+        cells.append(" and ".join(device.claims) or "-")
     if wide:
         cells += [
             " and ".join(dict.fromkeys(holder.gang for holder in holders if holder.gang)) or "-",
@@ -212,6 +264,6 @@ def _cells(node: str, device: DeviceRow, *, wide: bool) -> list[str]:
 
 def _is_wrong(device: DeviceRow) -> bool:
     """Conflicting sources, or a device that is held and unhealthy."""
-    return device.state not in (FREE, RESERVED, PLANNED, CONFIRMED) or bool(
+    return device.state not in (FREE, RESERVED, PLANNED, CONFIRMED, ALLOCATED, BLOCKED) or bool(
         device.holders and device.health != "Healthy"
     )

@@ -24,6 +24,8 @@ FREE, PLANNED, CONFIRMED, MISMATCH, TWICE = "free", "planned", "confirmed", "mis
 GONE = "not listed"
 RESERVED = "reserved"
 """A scheduler has it for a gang that is not bound."""
+ALLOCATED, BLOCKED = "allocated", "blocked"
+"""Of devices by claims: a claim of a bound pod has it; what it needs of its pool's counters is in use."""
 
 
 class Holder(msgspec.Struct, rename="camel", frozen=True):
@@ -38,8 +40,9 @@ class Holder(msgspec.Struct, rename="camel", frozen=True):
 
 class DeviceRow(msgspec.Struct, rename="camel", frozen=True):
     """state: free; planned: in a pod's annotation or label; confirmed: kubelet agrees; mismatch: they differ;
-    claimed twice: two pods name it; reserved: for a gang that is not bound. kubelet: the pod that has it by
-    the node's report. reserved_until: None where no time ends it.
+    claimed twice: two pods name it; reserved: for a gang that is not bound; allocated, blocked: see there.
+    kubelet: the pod that has it by the node's report. reserved_until: None where no time ends it. claims:
+    namespace/name of the resource claims that have it.
     """
 
     resource: str
@@ -53,6 +56,7 @@ class DeviceRow(msgspec.Struct, rename="camel", frozen=True):
     numa: int = -1
     reserved_by: str = ""
     reserved_until: datetime | None = None
+    claims: tuple[str, ...] = ()
 
 
 class Promise(msgspec.Struct, rename="camel", frozen=True):
@@ -205,7 +209,7 @@ def _claims(pod: Pod) -> Iterator[_Claim]:
     text = allocation_text(annotations, pod.metadata.labels)
     if text is None:
         return
-    since = next((c.last_transition_time for c in pod.status.conditions or () if _says_bound(c)), None)
+    since = bound_since(pod)
     containers: dict[tuple[str, str], list[str]] = {}
     for container, sets in parse_allocation(text).items():
         for resource, ids in sets.items():
@@ -214,6 +218,11 @@ def _claims(pod: Pod) -> Iterator[_Claim]:
     for (resource, device_id), names in containers.items():
         holder = Holder(pod.key, pod.metadata.uid, ", ".join(names), annotations.get(GANG_KEY, ""), since)
         yield _Claim(resource, device_id, holder)
+
+
+def bound_since(pod: Pod) -> datetime | None:
+    """When the pod was bound; None if the API does not show it."""
+    return next((c.last_transition_time for c in pod.status.conditions or () if _says_bound(c)), None)
 
 
 def _says_bound(condition: object) -> bool:

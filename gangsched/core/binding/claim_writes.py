@@ -39,6 +39,7 @@ from gangsched.model.events import (
     ClaimUnclear,
 )
 from gangsched.model.resource_claims.objects import (
+    CLAIMED_FOR_KEY,
     FINALIZER,
     MAX_RESERVED_FOR,
     AllocatedDevice,
@@ -47,8 +48,6 @@ from gangsched.model.resource_claims.objects import (
     ResourceClaim,
 )
 
-CLAIMED_FOR_KEY = "gangsched.io/claimed-for"
-"""On a claim: the gang that it is being, or was, allocated for; says whose to give back after a crash."""
 BINDING_TIMEOUT_S = 600.0
 """How long a device may take until its binding conditions are true, as kube-scheduler's bindingTimeout."""
 _MAX_TRIES = 8
@@ -489,4 +488,4 @@ def _is_as_new(version: str, other: str) -> bool:
     return version == other
 
 
-__all__ = ["CLAIMED_FOR_KEY", "ClaimWrites"]
+__all__ = ["ClaimWrites"]

@@ -202,6 +202,10 @@ class ClaimBook:
         """Returns the UIDs of the claims that have the device, or a share of it."""
         return self._holders.get(device, {}).keys()
 
+    def held_of(self, pool_id: PoolId) -> list[DeviceId]:
+        """Returns the pool's devices that claims have, listed or not."""
+        return sorted(one for one in self._holders if one[:2] == pool_id)
+
     def without(self, gone: Iterable[Pod], *, released: bool = False) -> Cluster:
         """Returns what searches read, if these pods were gone: the devices of claims without other users are
         free. released: those of claims that only pods use which are gone already, too."""

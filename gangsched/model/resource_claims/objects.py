@@ -23,6 +23,8 @@ TAINT_RULES = "devicetaintrules.resource.k8s.io"
 DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 """Before a DeviceClass' name: the resource by which any pod asks for a device of it (KEP-5004)."""
 
+CLAIMED_FOR_KEY = "gangsched.io/claimed-for"
+"""On a claim: the gang that it is being, or was, allocated for; says whose to give back after a crash."""
 FINALIZER = "resource.kubernetes.io/delete-protection"
 POD_CLAIM_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 MAX_RESULTS = 32
