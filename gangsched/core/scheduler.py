@@ -17,6 +17,7 @@ from typing import Any
 from gangsched.config import Settings
 from gangsched.core.binding.admission_conflicts import AdmissionConflicts
 from gangsched.core.binding.binder import Binder
+from gangsched.core.device_audit.claimed_devices import ClaimedDevices
 from gangsched.core.device_audit.device_health import DeviceHealth
 from gangsched.core.device_audit.drift import DriftAudit
 from gangsched.core.framework.observer import ObservedProfile, Observer
@@ -99,8 +100,15 @@ class Scheduler:
             self.shared, self.reporter, self.binder, self.permits, self.owners, self.ties
         )
         self.health = DeviceHealth(self.shared, self.reporter, self.binder, self.attempts.commits)
+        self.claimed_devices = ClaimedDevices(self.shared, self.reporter)
         self.membership = Membership(
-            self.shared, self.reporter, self.group_specs, self.owners, self.audit, self.health
+            self.shared,
+            self.reporter,
+            self.group_specs,
+            self.owners,
+            self.audit,
+            self.health,
+            self.claimed_devices,
         )
         self.walltime_evictions = WalltimeEvictions(self.shared, self.reporter, self.binder, self.attempts)
         self.reservations = Reservations(self.shared, self.attempts, self.binder)

@@ -64,8 +64,6 @@ def shows(number: str, *mistakes: Mistake) -> Callable[[Test], Test]:
 
 
 OPEN: dict[str, str] = {
-    "I14": "a force-deleted pod's devices are free as soon as its claim is",
-    "I15": "pods that are bound and not prepared are not named",
     "I18": "extended resources are not served by claims yet",
 }
 """Faults that no test shows yet: what is missing."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from gangsched.core.binding.claim_writes import ClaimWrites
+from gangsched.core.device_audit.claimed_devices import ClaimedDevices
 from gangsched.core.groups.members.membership import Membership
 from gangsched.core.resource_claims.book import ClaimBook
 from gangsched.core.state.claim_uses import ClaimUses
@@ -13,8 +15,9 @@ from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.lab.sim.objects import make_pod
 from gangsched.model import effects as ef
 from gangsched.model.events import ClaimPatched
+from gangsched.model.objects import Condition
 from gangsched.model.resource_claims.objects import CLAIMS
-from tests.core.claims import ClaimCluster, wish, with_claims
+from tests.core.claims import DRIVER, ClaimCluster, wish, with_claims
 from tests.core.test_resource_claims import crashed, gang, theirs
 from tests.public_faults.faults import shows
 from tests.public_faults.scenes import given, no_answer, stored, without_claims
@@ -199,3 +202,59 @@ def test_what_drivers_report_about_claims_has_no_waiting_pod_tried_again() -> No
     c.delete("runs").lose("runs-gpu").settled()
     assert c.n_bound() == 1, "one of those that wait, once devices are free"
     assert c.bound()[0].startswith("waits-")
+
+
+def nobody_looks_at_bound_pods(patch: pytest.MonkeyPatch) -> None:
+    """What becomes of a pod on its node is kubelet's affair."""
+    patch.setattr(ClaimedDevices, "pod_bound", lambda devices, info: None)
+
+
+@shows("I15", nobody_looks_at_bound_pods)
+def test_a_pod_whose_driver_is_gone_is_named() -> None:
+    """The driver was gone and its slice stayed: pods were bound to what cannot be prepared.
+
+    github.com/kubernetes/kubernetes/issues/141912
+    """
+    c = ClaimCluster().offer("n")
+    c.submit(c.want("stuck", wish(2)), c.want("runs", wish()), c.want("pulls", wish())).run()
+    c.start("runs")
+    sandbox = Condition("PodReadyToStartContainers", "True")
+    pulls = c.pod("pulls")
+    conditions = [*(pulls.status.conditions or ()), sandbox]
+    c.update(pulls, status=replace(pulls.status, conditions=conditions))
+    c.wait(100.0)
+    assert not c.told("DevicesNotPrepared"), "kubelet takes its time"
+    c.wait(100.0)
+    events = [one for one in c.all(ef.RecordEvent) if one.reason == "DevicesNotPrepared"]
+    assert [one.name for one in events] == ["stuck"]
+    first = f"{DRIVER}/{c.devices('stuck-gpu')[0]}"
+    assert f"({first} and 1 more) have not been prepared on node n for 120 s" in events[0].message
+    c.wait(600.0)
+    assert len(c.told("DevicesNotPrepared")) == 2, "it is told again"
+    c.restart().wait(130.0)
+    assert len(c.told("DevicesNotPrepared")) == 3, "the next leader finds it"
+    c.start("stuck").wait(1_000.0)
+    assert len(c.told("DevicesNotPrepared")) == 3
+
+
+def gone_is_ended(patch: pytest.MonkeyPatch) -> None:
+    """A pod that the API server has forgotten uses no devices."""
+    patch.setattr(ClaimedDevices, "pod_gone", lambda devices, info: None)
+
+
+@shows("I14", gone_is_ended)
+def test_devices_of_a_pod_that_was_deleted_by_force_are_not_given_out_at_once() -> None:
+    """Its device was given out while the node still used it.
+
+    github.com/kubernetes/kubernetes/issues/141471
+    """
+    c = ClaimCluster().offer("n", gpus_each=1)
+    c.submit(c.want("forced", wish())).run().start("forced")
+    c.submit(c.want("next", wish())).run()
+    c.delete("forced").lose("forced-gpu").wait(10.0)
+    assert c.are_bound("next") == [False], "its containers may still run"
+    c.wait(40.0)
+    assert c.are_bound("next") == [True]
+    c.start("next").submit(c.want("last", wish())).run()
+    c.phase("next", "Succeeded").delete("next").lose("next-gpu").wait(5.0)
+    assert c.are_bound("last") == [True], "kubelet has told that it ended"

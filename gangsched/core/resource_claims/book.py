@@ -192,6 +192,14 @@ class ClaimBook:
         if self.promised.pop(uid, None) is not None:
             self._count(uid)
 
+    def keep(self, allocation: Allocation, n: int = 1) -> None:
+        """Counts devices as given out that a node may still use, whatever claims say; with n = -1 no
+        longer."""
+        self.holdings.add(allocation, n)
+        self.freed = self.freed or n < 0
+        for one in allocation.devices.results:
+            self._touch(PoolId(one.driver, one.pool))
+
     def allocation(self, uid: str) -> Allocation | None:
         """Returns what the claim has, or gets."""
         claim = self.claims.get(uid)

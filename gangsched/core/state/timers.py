@@ -45,6 +45,8 @@ class DeadlineKind(enum.Enum):
     RESOURCE_CLAIM = "resource claim"
     LEFT_CLAIM = "left claim"
     BINDING_CONDITION = "binding condition"
+    UNPREPARED = "unprepared"
+    HELD_DEVICES = "held devices"
 
 
 class Timers:

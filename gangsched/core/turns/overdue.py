@@ -162,6 +162,14 @@ DEADLINES: tuple[Deadline, ...] = (
         lambda on: on.parts.binder.claims.give_up_waiting,
     ),
     Deadline(
+        "claimed devices",
+        (DeadlineKind.UNPREPARED, DeadlineKind.HELD_DEVICES),
+        "a bound pod's devices should be prepared by now; a pod was deleted by force 30 s ago",
+        "tells of the pod that they are not; frees its devices",
+        (_CHANGES, _DEADLINES, _EFFECTS),
+        lambda on: on.parts.claimed_devices.advance,
+    ),
+    Deadline(
         "half bound",
         (DeadlineKind.HALF_BOUND,),
         "a gang bound in part is not whole after `settleSeconds`",

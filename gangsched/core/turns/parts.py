@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from gangsched.core.binding.binder import Binder
+from gangsched.core.device_audit.claimed_devices import ClaimedDevices
 from gangsched.core.device_audit.device_health import DeviceHealth
 from gangsched.core.device_audit.drift import DriftAudit
 from gangsched.core.groups.attempts.attempts import Attempts
@@ -34,6 +35,7 @@ class SchedulerParts(Protocol):
     group_specs: GroupSpecs
     owners: Owners
     audit: DriftAudit
+    claimed_devices: ClaimedDevices
     membership: Membership
     binder: Binder
     health: DeviceHealth

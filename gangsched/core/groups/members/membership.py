@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from gangsched.core.binding.reservation_checks import is_resized
 from gangsched.core.binding.start_records import all_landed, note_doubt, note_refusal
+from gangsched.core.device_audit.claimed_devices import ClaimedDevices
 from gangsched.core.device_audit.device_health import DeviceHealth
 from gangsched.core.device_audit.drift import DriftAudit
 from gangsched.core.groups.group_spec import GroupSpecs
@@ -72,11 +73,13 @@ class Membership:
         owners: Owners,
         audit: DriftAudit,
         health: DeviceHealth,
+        claimed: ClaimedDevices,
     ) -> None:
         self._shared = shared
         self._reporter = reporter
         self._audit = audit
         self._health = health
+        self._claimed = claimed
         self._group_specs = group_specs
         self._owners = owners
         self._similar = SimilarPods(shared.cache.template_table, group_specs, owners)
@@ -249,6 +252,8 @@ class Membership:
         self._audit.pod_gone(uid)
         self.foreign_nominations.forget(uid)
         shared.release_kept(uid)
+        if (known := shared.cache.pods.get(uid)) is not None:
+            self._claimed.pod_gone(known)
         info = shared.cache.remove_pod(uid)
         if info is None:
             return
@@ -373,7 +378,7 @@ class Membership:
         group, old = info.group, info.pod
         assert group is not None
         self._shared.cache.renew_bound(info, pod)
-        self._audit.pod_bound(info)
+        self._note_bound(info)
         if is_elsewhere(info, pod):
             self._place(info, pod)
         if is_resized(info, pod):
@@ -400,7 +405,7 @@ class Membership:
             move_bind(info, BindCause.SEEN)
             if is_resized(info, pod):
                 self._recount_pod(info, pod)
-            self._audit.pod_bound(info)
+            self._note_bound(info)
             group.move(info, BOUND)
             if by_us and (profile := shared.profile_of(group)).post_binds:
                 shared.hooks.post_bind(info, profile)
@@ -433,7 +438,7 @@ class Membership:
             if info.group is not None:
                 self._group_specs.own_keys.edited(info.group, pod)
         if is_seen and info.state is BOUND:
-            self._audit.pod_bound(info)
+            self._note_bound(info)
             if is_elsewhere(info, pod):
                 self._place(info, pod)
         if may_change_template(info, old, pod):
@@ -476,14 +481,18 @@ class Membership:
         self.pre_enqueue.forget(info)
         if lacks_devices(info, pod) and self._audit.pod_edited(info, pod):
             # A user removed the IDs, or the server dropped their labels: they still belong to this pod.
-            self._audit.pod_bound(info)
+            self._note_bound(info)
             return
         allocation, problem = allocation_of(pod)
         if problem:
             self._reporter.pod_event(pod, "Warning", "DeviceMismatch", "Scheduling", problem)
         info.allocated = allocated_in(info, pod)
         self._shared.cache.place(info, pod.spec.node_name, allocation)
+        self._note_bound(info)
+
+    def _note_bound(self, info: PodInfo) -> None:
         self._audit.pod_bound(info)
+        self._claimed.pod_bound(info)
 
     def _state_of(self, info: PodInfo, pod: Pod) -> MemberState:
         if pod.is_terminal:
