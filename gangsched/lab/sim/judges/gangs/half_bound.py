@@ -9,6 +9,7 @@ the scheduler.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 
 from gangsched.lab.sim.objects import at
 from gangsched.lab.sim.reading.documents import Gang, gang_of, is_refused, start_of
@@ -106,9 +107,9 @@ class HalfBound:
         """Excuses gangs that a process starting now cannot distinguish from ones that were whole and lost
         members.
 
-        Too few of their members exist, or some were created after the last bind, and the process before could
-        not say on a member that its gang is in part. Looks at what has changed, and at what `look` has looked
-        at since.
+        Too few of their members exist, or some were created after the last bind or after the newest member
+        that the gang started with, and the process before could not say on a member that its gang is in part.
+        Looks at what has changed, and at what `update` has looked at since.
         """
         if self._excused_at == api.n_changes:
             return
@@ -132,7 +133,10 @@ class HalfBound:
             if not bound:
                 continue
             times = [c.last_transition_time or _NEVER for pod in bound for c in _binding_of(pod)]
+            newest_s = max((start_of(pod).get("newest", 0) for pod in bound), default=0)
             last = max(times, default=_NEVER)
+            if newest_s:
+                last = min(last, datetime.fromtimestamp(newest_s, UTC))
             then = [
                 pod
                 for pod in members.values()
