@@ -49,7 +49,6 @@ def test_as_text(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         '  args of NodeResourcesFit: {"scoringStrategy":{"type":"MostAllocated","resources":'
         '[{"name":"cpu","weight":1}]}}' in packing
     )
-    assert "  not enabled: DynamicResources: pods with spec.resourceClaims are refused" in packing
 
 
 def test_an_empty_name_of_a_file_is_not_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:

@@ -189,6 +189,7 @@ def test_the_command_line_gives_the_flags() -> None:
 
 _LIGHT = {
     "VolumeBinding": 1,
+    "DynamicResources": 2,
     "PodTopologySpread": 2,
     "InterPodAffinity": 2,
     "NodeResourcesBalancedAllocation": 1,
@@ -229,6 +230,7 @@ def test_a_default_that_is_named_again_runs_first_with_the_files_weight() -> Non
     others = [
         "TaintToleration",
         "VolumeBinding",
+        "DynamicResources",
         "PodTopologySpread",
         "InterPodAffinity",
         "NodeResourcesBalancedAllocation",

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from gangsched.config import ExtenderConfig, SchedulerConfig
-from gangsched.config.documents.absent import ABSENT, PREVIEWS
+from gangsched.config.documents.absent import ABSENT
 from gangsched.config.effective import effective_documents
 from gangsched.config.profiles import PluginInfo, ProfileConfig
 from gangsched.config.queues import QueueConfig
@@ -72,10 +72,6 @@ def _profile_lines(profile: ProfileConfig) -> Iterator[str]:
         text = _said(args)
         if text:
             yield f"  args of {name}: {msgspec.json.encode(text).decode()}"
-    enabled = {name for names in profile.plugins.values() for name in names}
-    for name, without in PREVIEWS.items():
-        if name not in enabled:
-            yield f"  not enabled: {name}: {without}"
 
 
 def _extender(one: ExtenderConfig) -> dict[str, Any]:

@@ -8,7 +8,7 @@ them), reporter (messages); they share one SharedState.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from itertools import groupby
 from operator import length_hint
@@ -32,6 +32,7 @@ from gangsched.core.groups.members.membership import Membership
 from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.reconciler import Reconciler
 from gangsched.core.groups.walltime_evictions import WalltimeEvictions
+from gangsched.core.resource_claims.book import KINDS as CLAIM_KINDS
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.tables.groups import Cause
@@ -51,7 +52,7 @@ from gangsched.model import events as ev
 from gangsched.model.effects import Effect
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import OBJECT_KINDS
-from gangsched.model.resource_claims.objects import ResourceClaim
+from gangsched.model.resource_claims.objects import CLAIMS, TAINT_RULES, ResourceClaim
 
 # The kinds that are always watched; PodGroup kinds may be missing.
 KINDS = ("pods", "nodes", *OBJECT_KINDS)
@@ -155,6 +156,11 @@ class Scheduler:
         return handlers
 
     @property
+    def unlisted(self) -> Set[str]:
+        """What must be listed, or gained, before the first or the next decision."""
+        return self._unlisted
+
+    @property
     def is_synced(self) -> bool:
         """Whether all existing objects have been received once, so that decisions can be made."""
         return not self._unlisted
@@ -225,19 +231,35 @@ class Scheduler:
 
     def newly_watched(self) -> tuple[str, ...]:
         """Kinds to watch from now on: a namespace infers gangs from them, a PodGroup names a priority class,
-        or a pod requests what no node offers. Each is returned once.
+        a pod requests what no node offers, or devices are allocated by claims. Each is returned once.
 
-        Only pods that such an object may concern wait until it is listed.
+        Only pods that such an object may concern wait until it is listed; everything waits for all claims
+        and devices, as at start.
         """
-        asked_for = (self.owners.asked_for, self.group_specs.asked_for, self.shared.cache.objects.asked_for)
+        claims = self._kinds_of_claims()
+        asked_for = (
+            self.owners.asked_for,
+            self.group_specs.asked_for,
+            self.shared.cache.objects.asked_for,
+            claims,
+        )
         if not any(asked_for):
             return ()
-        more = tuple(kind for kinds in asked_for for kind in kinds if kind not in self.watches)
+        asked = dict.fromkeys(kind for kinds in asked_for for kind in kinds)
+        more = tuple(kind for kind in asked if kind not in self.watches)
+        self._unlisted.update(kind for kind in more if kind in claims)
         for kinds in asked_for:
             kinds.clear()
         self.watches = (*self.watches, *more)
         self.kinds = (*KINDS, *self.watches)
         return more
+
+    def _kinds_of_claims(self) -> dict[str, None]:
+        """Returns the kinds of Dynamic Resource Allocation as soon as there is any use for them."""
+        if CLAIMS in self.watches or not self.shared.cache.claims.is_in_use:
+            return {}
+        profiles = self.shared.profiles.values()
+        return dict.fromkeys(CLAIM_KINDS) if any(one.allocates_claims for one in profiles) else {}
 
     @property
     def is_retiring(self) -> bool:
@@ -356,6 +378,8 @@ class Scheduler:
 
     def _kind_missing(self, event: ev.KindMissing) -> None:
         why = "has failed for long" if event.is_unread else "is not allowed" * event.is_forbidden
+        if not why and event.kind != TAINT_RULES:  # these are newer than claims
+            why = "is not possible: the API server does not serve them in v1"
         self._kind_read(event.kind, is_served=None if event.is_unread else False, why_not=why)
 
     def _kind_read(self, kind: str, *, is_served: bool | None, why_not: str = "") -> None:

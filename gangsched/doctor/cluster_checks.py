@@ -119,7 +119,7 @@ def check_dynamic(
         "problem",
         f"{text}, which gangsched does not allocate to them: in vain {several(len(waiting), 'pod')} of its"
         f" own wait{'s' * (len(waiting) == 1)} for some ({waiting[0].key})",
-        "For claims: enable DynamicResources in their profile, a preview. Otherwise run a device plugin on"
+        "For claims: leave DynamicResources enabled in their profile. Otherwise run a device plugin on"
         " these nodes, or leave these pods to kube-scheduler (schedulerName: default-scheduler).",
     )
 

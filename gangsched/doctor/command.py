@@ -13,6 +13,7 @@ from gangsched.command import printing
 from gangsched.command.arguments import add_output_flag
 from gangsched.command.snapshot import Snapshot, add_flags, take_snapshot
 from gangsched.config import SchedulerConfig
+from gangsched.core.resource_claims.book import KINDS as CLAIM_KINDS
 from gangsched.core.turns.reconfigure import watched_by_plugins
 from gangsched.devices.report import Refused, make_map
 from gangsched.doctor import checks, cluster_checks
@@ -95,6 +96,8 @@ async def _findings(
 def _rights(namespace: str, config: SchedulerConfig, plugins: KnownPlugins) -> dict[Right, str]:
     profiles = build_profiles(config, plugins.factories, with_hooks=False)
     kinds = watched_by_plugins(profiles.values())
+    if any(one.allocates_claims for one in profiles.values()):
+        kinds |= set(CLAIM_KINDS)
     return asked(namespace, config, kinds, asks_metrics_server=metrics_server_s(profiles) > 0)
 
 

@@ -118,7 +118,7 @@ ROLE = "kubectl apply -f deploy/rbac.yaml"
 _ADD = "In deploy/rbac.yaml have the ClusterRole gangsched grant it"
 _OVERLAYS: Mapping[str, str] = {
     **dict.fromkeys(WATCHES, "kubectl apply -k deploy/default-spreading/"),
-    **dict.fromkeys((CLAIMS, SLICES, TAINT_RULES), "kubectl apply -k deploy/resource-claims/"),
+    **dict.fromkeys((CLAIMS, SLICES, TAINT_RULES), "kubectl apply -f deploy/resource-claims.yaml"),
 }
 """What grants the right to follow a kind that plugins follow."""
 _CLAIM_WRITES = (

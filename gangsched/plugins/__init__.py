@@ -118,7 +118,7 @@ _TABLE: tuple[tuple[PluginInfo, Factory], ...] = (
             *("preEnqueue", "preFilter", "filter", "postFilter", "score", "reserve", "preBind"),
             "podGroupPostFilter",
             args_type=dynamic_resources.Args,
-            is_default=False,
+            weight=2,
         ),
         DynamicResources,
     ),

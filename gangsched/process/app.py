@@ -342,7 +342,9 @@ class SchedulerApp:
         """Logs when the first lists are complete."""
         if self._web is not None:
             self._web.note_events(events)
-        self.following.add(self.scheduler.newly_watched())
+        more = self.scheduler.newly_watched()
+        self.following.unlisted |= self.scheduler.unlisted & set(more)
+        self.following.add(more)
         if not self.following.note_lists(events):
             return
         self._garbage.settle()

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any, Self
 
 import msgspec
 from msgspec.structs import replace
 
-from gangsched.config import SchedulerConfig, Settings, parse_config
-from gangsched.core.scheduler import Scheduler
-from gangsched.lab.sim.making import scheduler_of
 from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
@@ -31,27 +27,10 @@ from gangsched.model.resource_claims.objects import (
     ResourceClaim,
     ResourceSlice,
 )
-from gangsched.plugins import IN_TREE
 from tests.support.scenario import Cluster
 
 DRIVER = "gpu.example.com"
-_CONFIG = """
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-- schedulerName: gangsched
-  plugins: {multiPoint: {enabled: [{name: DynamicResources}]}}
-"""
 Json = dict[str, Any]
-
-
-@cache
-def _config() -> SchedulerConfig:
-    return parse_config(_CONFIG, source="claims", plugins=IN_TREE)
-
-
-def _make(settings: Settings) -> Scheduler:
-    return scheduler_of(_config(), settings)
 
 
 def gpus(node: str, n: int, **more: Any) -> Json:
@@ -81,7 +60,7 @@ class ClaimCluster(Cluster):
         self.held_patches: list[ef.PatchClaim] = []
         self.shows_claims = True
         self.others: dict[tuple[str, str], Any] = {}
-        super().__init__(make=_make, **options)
+        super().__init__(**options)
         self.device_class("gpu", f"device.driver == '{DRIVER}'")
 
     def put(self, kind: str, raw: Json, type_: Any) -> Self:

@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
+from gangsched.config import Settings, parse_config
 from gangsched.core.framework.interface import Status
+from gangsched.core.scheduler import Scheduler
 from gangsched.kube.watch.decode import objects
+from gangsched.lab.sim.making import scheduler_of
 from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import events as ev
 from gangsched.model.objects import Affinity, Pod, PodResourceClaim, TopologySpreadConstraint, Volume
 from gangsched.model.stated.topology import TOPOLOGY_KEY
+from gangsched.plugins import IN_TREE
 from tests.support.scenario import Cluster, gang, with_annotations
 
 HOST, RACK = "kubernetes.io/hostname", "topology.kubernetes.io/rack"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-def racks(n_nodes: int, n_racks: int, *, gpus: int = 8) -> Cluster:
-    c = Cluster()
+def without(plugin: str) -> Callable[[Settings], Scheduler]:
+    """Makes schedulers whose profile does not have the plugin."""
+    text = (
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "profiles: [{schedulerName: gangsched,"
+        f" plugins: {{multiPoint: {{disabled: [{{name: {plugin}}}]}}}}}}]"
+    )
+    config = parse_config(text, source="x", plugins=IN_TREE)
+    return lambda settings: scheduler_of(config, settings)
+
+
+def racks(n_nodes: int, n_racks: int, *, gpus: int = 8, **options: Any) -> Cluster:
+    c = Cluster(**options)
     for i in range(n_nodes):
         one = make_node(f"n{i}", gpus=gpus)
         labels = {HOST: f"n{i}", RACK: f"r{i % n_racks}"}
@@ -124,17 +140,7 @@ def test_a_pod_is_woken_when_the_one_it_wants_to_be_away_from_goes() -> None:
 
 
 def test_a_profile_without_the_plugin_refuses_what_it_cannot_see_to() -> None:
-    from gangsched.config import parse_config
-    from gangsched.core.scheduler import Scheduler
-    from gangsched.plugins import IN_TREE, build_profiles
-
-    text = (
-        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-        "profiles: [{schedulerName: gangsched,"
-        " plugins: {multiPoint: {disabled: [{name: InterPodAffinity}]}}}]"
-    )
-    config = parse_config(text, source="x", plugins=IN_TREE)
-    c = Cluster(make=lambda settings: Scheduler(build_profiles(config), settings))
+    c = Cluster(make=without("InterPodAffinity"))
     c.node(make_node("n0"))
     [shy] = saying([make_pod("shy")], app="shy", affinity=terms("podAntiAffinity", "web", HOST))
     c.submit(shy).run()
@@ -186,7 +192,7 @@ def test_a_gangs_claims_are_bound_before_any_of_its_members_is() -> None:
 
 def test_a_gang_is_told_which_member_cannot_be_placed_at_all() -> None:
     """All its members are told the same, and the others ask for nothing unusual."""
-    c = racks(3, 1)
+    c = racks(3, 1, make=without("DynamicResources"))
     first, second = gang("a", pods=2, gpus=1)
     claims = [PodResourceClaim("gpu", resource_claim_name="mine")]
     c.submit(first, replace(second, spec=replace(second.spec, resource_claims=claims))).run()

@@ -8,13 +8,14 @@ import pytest
 
 from gangsched.core.explaining.explain import explain
 from gangsched.core.resource_claims.book import KINDS
-from gangsched.lab.sim.objects import make_pod
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.objects import Pod
-from gangsched.model.resource_claims.objects import TAINT_RULES
+from gangsched.model.objects import ObjectMeta, Pod
+from gangsched.model.resource_claims.objects import CLAIMS, DEVICE_CLASSES, SLICES, TAINT_RULES, DeviceClass
 from gangsched.process.leadership import foreseen
 from tests.core.claims import DRIVER, ClaimCluster, Json, gpus, wish, with_claims
+from tests.support.scenario import Cluster
 
 
 def gang(c: ClaimCluster, name: str, n: int, spec: Json) -> list[Pod]:
@@ -492,3 +493,29 @@ def test_a_gang_whose_claim_was_made_anew_while_it_was_reserved_gets_the_new_one
     c.settled()
     assert c.placed("g")
     assert not any("failed in PreFilter" in one.message for one in c.all(ef.WritePodCondition))
+
+
+def test_claims_and_devices_are_followed_once_there_is_a_class() -> None:
+    """A cluster without Dynamic Resource Allocation costs the watch of classes; where there are claims, no
+    gang is placed before all of them are known."""
+    c = Cluster().node(make_node("n", gpus=8))
+    assert not {CLAIMS, SLICES, TAINT_RULES} & {*c.scheduler.kinds}
+    c.submit(make_pod("before")).run()
+    assert c.scheduler.newly_watched() == ()
+    c.tell(ev.ObjectPut(DEVICE_CLASSES, DeviceClass(ObjectMeta("gpu", uid="uid-gpu", resource_version="1"))))
+    assert {*c.scheduler.newly_watched()} == {CLAIMS, SLICES, TAINT_RULES}
+    assert c.scheduler.newly_watched() == ()
+    c.submit(make_pod("after")).run()
+    c.tell(ev.KindSynced(CLAIMS), ev.KindSynced(SLICES)).run()
+    assert c.n_bound() == 1
+    c.tell(ev.KindMissing(TAINT_RULES)).run()
+    assert c.n_bound() == 2
+
+
+def test_claims_are_followed_for_a_pod_that_uses_one_where_there_is_no_class() -> None:
+    c = Cluster().node(make_node("n", gpus=8))
+    c.submit(with_claims(make_pod("p", gpus=0), own=("gpu",))).run()
+    assert {*c.scheduler.newly_watched()} == {CLAIMS, SLICES, TAINT_RULES}
+    c.tell(ev.KindMissing(CLAIMS), ev.KindMissing(SLICES), ev.KindMissing(TAINT_RULES)).run()
+    says = f"it is not known which {CLAIMS} there are: listing them is not possible: the API server does not"
+    assert says in c.said("p")

@@ -30,10 +30,7 @@ from gangsched.lab.controlplane.assets import find
 DEPLOY = Path(__file__).parents[2] / "deploy"
 _OF_CHART = "chart/gangsched"
 CHART = DEPLOY / _OF_CHART
-OVERLAYS = (
-    *("env-hand-off", "device-plugin-hand-off", "metrics-server", "infer-jobs", "default-spreading"),
-    "resource-claims",
-)
+OVERLAYS = (*("env-hand-off", "device-plugin-hand-off", "metrics-server", "infer-jobs", "default-spreading"),)
 COMPONENTS = ("nvidia", "load", "labels", "device-plugin")
 FIELDS = {"scheduler": KubeDocument, "gangsched": OurDocument, "agent": AgentDocument}
 """The documents that values are merged into, under `$defs` of the schema."""

@@ -24,7 +24,6 @@ from tests.deploy.helm import NAMESPACE, RELEASE, Helm, Refused, found_helm
 
 Json = dict[str, Any]
 SPREAD = [{"name": "PodTopologySpread", "args": {"defaultingType": "List"}}]
-CLAIMS = {"multiPoint": {"enabled": [{"name": "DynamicResources"}]}}
 SELECTOR_SPREAD = {"score": {"enabled": [{"name": "SelectorSpread"}]}}
 AGENT_VALUES = {"nvidia": "nvidia", "load": "load", "labels": "labels", "device-plugin": "devicePlugin"}
 
@@ -103,10 +102,6 @@ def test_the_agent_is_what_its_components_make_of_it(
         (
             "default-spreading",
             {"config__scheduler": {"profiles": [{"pluginConfig": SPREAD, "plugins": SELECTOR_SPREAD}]}},
-        ),
-        (
-            "resource-claims",
-            {"config__scheduler": {"profiles": [{"pluginConfig": SPREAD, "plugins": CLAIMS}]}},
         ),
         ("metrics-server", {"metricsServer__enabled": True}),
         ("env-hand-off", {"policies__envHandOff__enabled": True}),

@@ -28,11 +28,9 @@ DIFFERENCES = {
     "config.documents.absent says what is done instead",
     "ours": "Devices, RemainingBandwidth and others are ours; pods that do not ask for them pass by them",
     "gang": "GangScheduling is a default of ours; kube-scheduler has it by the gate GenericWorkload",
-    "preview": "DynamicResources is a default of kube-scheduler's; here a profile has to enable it",
     "placement": "placementScore has weights in kube-scheduler; here nothing scores whole placements",
 }
 NOT_THERE = frozenset(name for name in ABSENT if name not in IN_TREE)
-PREVIEWS = frozenset(name for name in THEIRS if name in IN_TREE and not IN_TREE[name].is_default)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +46,7 @@ def theirs_of(reader: KubeSchedulerReader) -> Callable[[int], Resolved]:
 
 def compared(points: Points, *, gang: bool) -> Points:
     """Without what DIFFERENCES says, and without empty points."""
-    left_out = OURS | NOT_THERE | PREVIEWS | (frozenset() if gang else {GANG})
+    left_out = OURS | NOT_THERE | (frozenset() if gang else {GANG})
     found = {
         point: [(name, 0 if point == "placementScore" else weight) for name, weight in listed]
         for point, listed in points.items()
@@ -60,7 +58,7 @@ def compared(points: Points, *, gang: bool) -> Points:
 def args_of(resolved: Resolved, profile: str) -> dict[str, Any]:
     """By plugin, as data: what is empty is left out; what the profile does not run is not asked about."""
     ran = {name for listed in resolved.profiles[profile].values() for name, _ in listed}
-    asked = ran - OURS - NOT_THERE - PREVIEWS
+    asked = ran - OURS - NOT_THERE
     return {name: _bare(args) for name, args in resolved.args[profile].items() if name in asked}
 
 

@@ -11,17 +11,11 @@ from typing import Any
 
 from gangsched.lab.apiserver.strategy import Object
 from tests.apiserver.simulated.test_samples import Live
-from tests.docs.pages import DOCS, blocks
 from tests.docs.test_yaml import POD, apply, merged, read
 
 GPUS, DOMAINS = "gpu.nvidia.com", "compute-domain.nvidia.com"
 CHANNELS = "compute-domain-default-channel.nvidia.com"
 _GROUP = "resource.k8s.io/v1"
-
-
-def profile() -> str:
-    """The page's own configuration, with the document of ours beside it."""
-    return blocks(DOCS / "resource-claims.md", "yaml")[0].text
 
 
 async def own_devices(here: Live, applied: list[Object]) -> None:

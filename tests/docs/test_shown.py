@@ -35,7 +35,6 @@ class Example(NamedTuple):
 
     shows: Callable[[Live, list[Object]], Awaitable[None]]
     ours: str = ""
-    whole: str = ""
 
 
 def _gangs(n_members: int, gpus: int = 8, gang: str = "default/train") -> Example:
@@ -151,10 +150,6 @@ async def _gives_the_right(here: Live, applied: list[Object]) -> None:
     assert role["rules"] == applied[0]["rules"]
 
 
-def _claims(shows: Callable[[Live, list[Object]], Awaitable[None]]) -> Example:
-    return Example(shows, whole=claims_shown.profile())
-
-
 SHOWN = {
     ("README.md", "train"): _gangs(4),
     ("docs/bandwidth-and-load.md", "shown"): Example(_bandwidth_is_left),
@@ -172,12 +167,12 @@ SHOWN = {
     ("docs/migrating.md", "train 2"): _gangs(2),
     ("docs/migrating.md", "train 4"): _gangs(4, 4),
     ("docs/migrating.md", "train 2 yunikorn"): _gangs(2),
-    ("docs/resource-claims.md", "one-gpu"): _claims(claims_shown.own_devices),
-    ("docs/resource-claims.md", "two-near"): _claims(claims_shown.near_devices),
-    ("docs/resource-claims.md", "one-for-all"): _claims(claims_shown.one_for_all),
-    ("docs/resource-claims.md", "two-slices"): _claims(claims_shown.partitions),
-    ("docs/resource-claims.md", "wide"): _claims(claims_shown.channels),
-    ("docs/resource-claims.md", "burn-in"): _claims(claims_shown.taints),
+    ("docs/resource-claims.md", "one-gpu"): Example(claims_shown.own_devices),
+    ("docs/resource-claims.md", "two-near"): Example(claims_shown.near_devices),
+    ("docs/resource-claims.md", "one-for-all"): Example(claims_shown.one_for_all),
+    ("docs/resource-claims.md", "two-slices"): Example(claims_shown.partitions),
+    ("docs/resource-claims.md", "wide"): Example(claims_shown.channels),
+    ("docs/resource-claims.md", "burn-in"): Example(claims_shown.taints),
     ("docs/writing-plugins.md", "gangsched-freeze"): Example(_gives_the_right),
 }
 
@@ -202,7 +197,7 @@ def test_of_every_example_it_is_known_what_it_shows() -> None:
 async def test_it_shows_what_the_page_says(block: Block, tmp_path: Path) -> None:
     example = SHOWN[_key(block)]
     config: SchedulerConfig | None = None
-    if text := example.whole or (example.ours and file_with(example.ours)):
+    if text := example.ours and file_with(example.ours):
         config = parse_config(text, source=str(block), plugins=IN_TREE)
     async with live(tmp_path, nodes=N_NODES, config=config) as here:
         await example.shows(here, objects_of(block))

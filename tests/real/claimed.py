@@ -32,10 +32,9 @@ GROUP = "/apis/resource.k8s.io/v1"
 CLAIMS = f"{GROUP}/namespaces/default/resourceclaims"
 TEMPLATES = f"{GROUP}/namespaces/default/resourceclaimtemplates"
 SLICES, CLASSES = f"{GROUP}/resourceslices", f"{GROUP}/deviceclasses"
-CLAIM_RIGHTS = REPO / "deploy" / "resource-claims" / "rbac.yaml"
+CLAIM_RIGHTS = REPO / "deploy" / "resource-claims.yaml"
 DRIVER = "gpu.example.com"
 CLASS = "gpu"
-PROFILE: Json = {"plugins": {"multiPoint": {"enabled": [{"name": "DynamicResources"}]}}}
 AT_ONCE = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
 
 Device = tuple[str, str, str]
@@ -43,7 +42,7 @@ Device = tuple[str, str, str]
 
 
 class ClaimCluster(Cluster):
-    """A cluster whose profile enables DynamicResources, with the rights of deploy/resource-claims/ besides.
+    """A cluster with devices for claims, and the rights of deploy/resource-claims.yaml.
 
     beside: whether another scheduler allocates devices too, so that two claims may have one.
     """
@@ -134,7 +133,6 @@ class ClaimCluster(Cluster):
         number = len(list(self.directory.glob("config-*.yaml")))
         config = write_config(self.directory / f"config-{number}.yaml", **settings)
         documents = list(yaml.safe_load_all(config.read_text()))
-        documents[0]["profiles"] = [{"schedulerName": OURS, **PROFILE}]
         if election is not None:
             documents[0]["leaderElection"] = election
         config.write_text(yaml.safe_dump_all(documents))

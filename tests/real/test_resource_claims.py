@@ -148,7 +148,7 @@ def test_devices_of_a_gang_that_has_ended_are_used_again(claim_cluster: ClaimClu
 
 
 def allow_all_but(cluster: ClaimCluster, verb: str, resource: str) -> None:
-    """The rights of deploy/resource-claims/ without one of them."""
+    """The rights of deploy/resource-claims.yaml without one of them."""
     role = next(yaml.safe_load_all(CLAIM_RIGHTS.read_text()))
     rules = [
         {**rule, "resources": [one], "verbs": [v for v in rule["verbs"] if (v, one) != (verb, resource)]}

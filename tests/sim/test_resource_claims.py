@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gangsched.lab.sim.runs.claim_run import ClaimSimulation, make_with_claims
+from gangsched.lab.sim.runs.claim_run import ClaimSimulation
 from gangsched.lab.sim.runs.storms import STORMS, case
 from gangsched.lab.sim.workloads.resource_claims import resource_claims_workload
 from gangsched.lab.sim.world.weather import CALM
@@ -36,9 +36,7 @@ def test_the_same_seed_decides_the_same() -> None:
 
 def test_in_good_weather_nothing_is_taken_back() -> None:
     for seed in (1, 2):
-        sim = ClaimSimulation(
-            seed, resource_claims_workload(seed), rates=CALM, settings=DRA.settings, make=make_with_claims
-        )
+        sim = ClaimSimulation(seed, resource_claims_workload(seed), rates=CALM, settings=DRA.settings)
         written: list[tuple[bool, bool]] = []
         sim.api.claims.on_written.append(partial(_note, written))
         sim.run_for(60.0)

@@ -22,9 +22,6 @@ class Absent(msgspec.Struct, frozen=True):
     gate: str = ""
 
 
-PREVIEWS = {"DynamicResources": "pods with spec.resourceClaims are refused"}
-"""Default plugins of kube-scheduler's that a profile has to enable here, and what is done without them."""
-
 ABSENT = {
     one.name: one
     for one in (

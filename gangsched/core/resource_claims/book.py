@@ -87,6 +87,11 @@ class ClaimBook:
         self._n_alike: Counter[str] = Counter()
         self._prepared: dict[str, PreparedClaim | ClaimProblem] = {}
 
+    @property
+    def is_in_use(self) -> bool:
+        """Whether there are claims to allocate, or may be: a class, or a pod that uses claims."""
+        return bool(self.classes or self._uses)
+
     # -- what the API server says ----------------------------------------------------------------------
 
     def put(self, kind: str, one: ResourceClaim | ResourceSlice | DeviceClass | DeviceTaintRule) -> None:

@@ -42,7 +42,7 @@ from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.core.why import Why
 from gangsched.errors import ConfigError
 from gangsched.model.objects import Node
-from gangsched.model.resource_claims.objects import MAX_RESERVED_FOR, ResourceClaim
+from gangsched.model.resource_claims.objects import DEVICE_CLASSES, MAX_RESERVED_FOR, ResourceClaim
 from gangsched.model.selectors import matches_node
 from gangsched.reading.durations import duration_s
 
@@ -86,7 +86,8 @@ class DynamicResources:
 
     name = "DynamicResources"
     sees_pods: ClassVar[bool] = True
-    watches: ClassVar[tuple[str, ...]] = KINDS
+    watches: ClassVar[tuple[str, ...]] = (DEVICE_CLASSES,)
+    """The others once there is a class, or a pod with claims: a cluster without either has none of them."""
     cured_by = Change.NODE_ADDED | Change.NODE_LABELS | Change.OBJECT | Change.ROOM_FREED
 
     def __init__(self, args: Args | None = None) -> None:
@@ -164,7 +165,7 @@ class DynamicResources:
         return found
 
     def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
-        return change.what is not Change.OBJECT or change.kind in self.watches
+        return change.what is not Change.OBJECT or change.kind in KINDS
 
     # -- nodes on their own ------------------------------------------------------------------------------
 

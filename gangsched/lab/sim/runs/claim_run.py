@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
 from random import Random
 from typing import Any
 
-from gangsched.config import SchedulerConfig, Settings, parse_config
-from gangsched.config.documents import KUBE_API_VERSION, KUBE_KIND
 from gangsched.core.scheduler import Scheduler
 from gangsched.lab.sim.judges.places.resource_claims import ClaimRules, at_rest, unserved
-from gangsched.lab.sim.making import scheduler_of
 from gangsched.lab.sim.runs.driver import Simulation
 from gangsched.lab.sim.runs.duel import Duel
 from gangsched.lab.sim.timeline import Timeline
@@ -24,30 +20,6 @@ from gangsched.lab.sim.world.resource_claims.objects import KINDS
 from gangsched.lab.sim.world.resource_claims.trouble import ClaimTrouble
 from gangsched.lab.sim.world.weather import Weather
 from gangsched.model import events as ev
-from gangsched.plugins import IN_TREE, build_profiles
-
-_PROFILES = """
-profiles:
-- schedulerName: gangsched
-  plugins: {multiPoint: {enabled: [{name: DynamicResources}]}}
-"""
-
-
-@cache
-def config_with_claims() -> SchedulerConfig:
-    """The configuration of one profile, with the plugin that places resource claims."""
-    text = f"apiVersion: {KUBE_API_VERSION}\nkind: {KUBE_KIND}{_PROFILES}"
-    return parse_config(text, source="a storm", plugins=IN_TREE)
-
-
-def make_with_claims(settings: Settings) -> Scheduler:
-    """Makes a scheduler that places resource claims."""
-    return scheduler_of(config_with_claims(), settings)
-
-
-def make_follower_with_claims(settings: Settings) -> Scheduler:
-    """Makes it as it is assembled with leader election: it decides only once it leads."""
-    return Scheduler(build_profiles(config_with_claims()), settings, node_capacity=4, leading=False)
 
 
 class ClaimWorld:

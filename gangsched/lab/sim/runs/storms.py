@@ -23,8 +23,6 @@ from gangsched.lab.sim.making import make_scheduler
 from gangsched.lab.sim.runs.claim_run import (
     ClaimDuel,
     ClaimSimulation,
-    make_follower_with_claims,
-    make_with_claims,
 )
 from gangsched.lab.sim.runs.driver import Broken, Simulation
 from gangsched.lab.sim.runs.duel import Duel, make_follower
@@ -255,7 +253,6 @@ STORMS: dict[str, Storm] = {
         "as storm, of gangs with resource claims; another allocator takes devices, claims and slices change",
         resource_claims_workload,
         settings=replace(FENCED, permit_wait_s=15.0),
-        make=make_with_claims,
         is_slow=True,
         simulation=ClaimSimulation,
     ),
@@ -263,7 +260,7 @@ STORMS: dict[str, Storm] = {
         "as dra, by two schedulers, each of which may believe that it leads",
         resource_claims_workload,
         settings=replace(FENCED, permit_wait_s=15.0),
-        make=make_follower_with_claims,
+        make=make_follower,
         simulation=ClaimDuel,
     ),
     "moody": Storm(
