@@ -31,7 +31,7 @@ Labels = dict[str, str]
 
 
 class Example(NamedTuple):
-    """shows: what is tried with a scheduler of this configuration (the document of ours, or all, in YAML)."""
+    """shows: what is tried with a scheduler of this configuration (the document of ours, in YAML)."""
 
     shows: Callable[[Live, list[Object]], Awaitable[None]]
     ours: str = ""
