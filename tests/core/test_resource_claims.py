@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from gangsched.core.explaining.explain import explain
 from gangsched.core.resource_claims.book import KINDS
+from gangsched.core.resource_claims.requests import DOMAIN_DRIVER, DOMAIN_LABEL
 from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
@@ -519,3 +521,23 @@ def test_claims_are_followed_for_a_pod_that_uses_one_where_there_is_no_class() -
     c.tell(ev.KindMissing(CLAIMS), ev.KindMissing(SLICES), ev.KindMissing(TAINT_RULES)).run()
     says = f"it is not known which {CLAIMS} there are: listing them is not possible: the API server does not"
     assert says in c.said("p")
+
+
+def test_a_node_that_still_serves_another_compute_domain_is_left_out() -> None:
+    """There the driver would refuse the channel, and the pod would hang, bound."""
+    c = ClaimCluster().offer("busy", "idle")
+
+    def serves(domain: str) -> None:
+        node = make_node("busy", gpus=0, listed=False)
+        c.node(replace(node, metadata=replace(node.metadata, labels={DOMAIN_LABEL: domain})))
+
+    serves("uid-of-another")
+    channel = {"apiVersion": "resource.nvidia.com/v1beta1", "domainID": "uid-of-ours"}
+    spec = wish(8)
+    spec["devices"]["config"] = [{"opaque": {"driver": DOMAIN_DRIVER, "parameters": channel}}]
+    c.submit(*gang(c, "a", 2, spec)).run()
+    assert not c.n_bound()
+    assert "1 node(s) that serve another ComputeDomain" in c.said("a-0")
+    serves("uid-of-ours")
+    c.run()
+    assert c.n_bound() == 2

@@ -6,7 +6,10 @@ validateDeviceRequest.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
+
+import msgspec
 
 from gangsched.model.resource_claims.objects import (
     ALL,
@@ -20,6 +23,10 @@ from gangsched.model.resource_claims.objects import (
     ResourceClaimSpec,
     SubRequest,
 )
+
+DOMAIN_DRIVER = "compute-domain.nvidia.com"
+DOMAIN_LABEL = "resource.nvidia.com/computeDomain"
+"""On a node that serves a ComputeDomain, or that its driver has not cleared of one: the domain's UID."""
 
 
 class ClaimProblem(Exception):
@@ -72,6 +79,28 @@ class Request:
         return not taint.keeps_out or any(one.tolerates(taint) for one in self.tolerations)
 
 
+class _Channel(msgspec.Struct):
+    """What is read of a ComputeDomainChannelConfig."""
+
+    domain: str = msgspec.field(default="", name="domainID")
+
+
+_decode_channel = msgspec.json.Decoder(_Channel).decode
+
+
+def domains_of(spec: ResourceClaimSpec) -> frozenset[str]:
+    """Returns the UIDs of the ComputeDomains whose channels the claim is for.
+
+    Source: NVIDIA's DRA driver, `api/nvidia.com/resource/v1beta1/computedomainconfig.go`.
+    """
+    found = set()
+    for one in spec.devices.config or ():
+        if one.opaque is not None and one.opaque.driver == DOMAIN_DRIVER:
+            with contextlib.suppress(msgspec.MsgspecError):  # the driver's to refuse
+                found.add(_decode_channel(one.opaque.parameters).domain)
+    return frozenset(found - {""})
+
+
 class Constraint:
     """Devices of these requests have equal values of an attribute, or each another one."""
 
@@ -95,7 +124,7 @@ class PreparedClaim:
     """choices: for each request, the subrequests of which the first that can be served is; one, if it has
     none."""
 
-    __slots__ = ("choices", "constraints", "is_prioritized", "n_least", "spec")
+    __slots__ = ("choices", "constraints", "domains", "is_prioritized", "n_least", "spec")
 
     def __init__(self, spec: ResourceClaimSpec, classes: Mapping[str, DeviceClass]) -> None:
         """Raises: ClaimProblem."""
@@ -117,6 +146,7 @@ class PreparedClaim:
             is_prioritized.append(bool(asked.first_available))
         self.choices = tuple(choices)
         self.is_prioritized = tuple(is_prioritized)
+        self.domains = domains_of(spec)
         self.constraints = tuple(Constraint(one) for one in spec.devices.constraints or ())
         self.n_least = sum(min(0 if one.is_all else one.count for one in each) for each in self.choices)
         """Devices that it takes at least, those of "All" not counted."""

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
+from gangsched.core.cache.nodes.table import MISSING
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.interface import (
     EVERYWHERE,
@@ -36,7 +37,7 @@ from gangsched.core.resource_claims.candidates import AllocationError
 from gangsched.core.resource_claims.copies import MOST, Copies
 from gangsched.core.resource_claims.joint import PlacedPods, open_shared, solve
 from gangsched.core.resource_claims.pod_claims import ClaimNeed
-from gangsched.core.resource_claims.requests import ClaimProblem
+from gangsched.core.resource_claims.requests import DOMAIN_LABEL, ClaimProblem
 from gangsched.core.types.arrays import NO_LIMIT
 from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.core.why import Why
@@ -47,6 +48,7 @@ from gangsched.model.selectors import matches_node
 from gangsched.reading.durations import duration_s
 
 REASON_ELSEWHERE = "resourceclaim not available on the node"
+REASON_DOMAIN = "node(s) that serve another ComputeDomain"
 REASON_NONE = "cannot allocate all claims"
 
 
@@ -74,11 +76,13 @@ class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
 
 class _Asked(msgspec.Struct, frozen=True):
     """own: digests of the claims of each pod's own. allocated: claims that have a place. is_joint: whether
-    nodes depend on each other, by a claim that several use or by devices that several nodes reach."""
+    nodes depend on each other, by a claim that several use or by devices that several nodes reach. domains:
+    UIDs of the ComputeDomains whose channels are claimed."""
 
     own: tuple[str, ...]
     allocated: tuple[ResourceClaim, ...]
     is_joint: bool
+    domains: frozenset[str]
 
 
 class DynamicResources:
@@ -106,9 +110,10 @@ class DynamicResources:
         own = tuple(need.digest for need in template.claims if need.digest)
         open_to_all = open_shared(book, template.claims)
         allocated: list[ResourceClaim] = []
+        domains: set[str] = set()
         try:
             for digest in (*own, *(book.digest(uid) for uid in open_to_all)):
-                book.prepared(digest)
+                domains |= book.prepared(digest).domains
         except ClaimProblem as problem:
             return Status.unresolvable(problem.reason)
         for need in template.claims:
@@ -118,8 +123,8 @@ class DynamicResources:
                     return Status.unresolvable("resourceclaim in use")
                 allocated.append(claim)
         is_joint = bool(open_to_all) or (bool(own) and book.pools.has_shared)
-        state.data[self.name] = _Asked(own, tuple(allocated), is_joint)
-        return SUCCESS if is_joint or allocated else SKIP
+        state.data[self.name] = _Asked(own, tuple(allocated), is_joint, frozenset(domains))
+        return SUCCESS if is_joint or allocated or domains else SKIP
 
     def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
         mask: BoolArray = view.live.copy()
@@ -199,14 +204,19 @@ class DynamicResources:
     def reasons_of_filter(
         self, state: CycleState, template: PodTemplate, view: ClusterView
     ) -> list[tuple[str, BoolArray]]:
-        """Returns where allocated claims are not, and where the next member finds no devices beside those
-        placed before."""
+        """Returns where allocated claims are not, where another ComputeDomain is served, and where the next
+        member finds no devices beside those placed before."""
         asked: _Asked = state.data[self.name]
         book, elsewhere = view.claims, np.zeros(view.n_rows, dtype=np.bool_)
         for row in np.flatnonzero(view.live).tolist() if asked.allocated else ():
             node = view.node(row)
             elsewhere[row] = node is None or not all(_is_on(one, node, book) for one in asked.allocated)
         found = [(REASON_ELSEWHERE, elsewhere)]
+        if asked.domains:
+            codes, values = view.label(DOMAIN_LABEL)
+            own = [values[one] for one in asked.domains if one in values]
+            found.append((REASON_DOMAIN, view.live & (codes != MISSING) & ~np.isin(codes, own)))
+            elsewhere = elsewhere | found[-1][1]
         if asked.is_joint:
             by_reason: dict[str, list[int]] = {}
             self._judge(template, view, view.live & ~elsewhere, by_reason)
