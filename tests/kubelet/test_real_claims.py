@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from grpclib.client import Channel, UnaryUnaryMethod
 
 from gangsched.lab.controlplane import node as real_node
@@ -103,7 +102,7 @@ class Site:
         self._drivers_run = ExitStack()
 
     def start(self) -> None:
-        apply(self.plane, DEPLOY / "rbac.yaml", DEPLOY / "resource-claims" / "rbac.yaml")
+        apply(self.plane, DEPLOY / "rbac.yaml", DEPLOY / "resource-claims.yaml")
         self.plane.start_controllers("resourceclaim-controller")
         for kind in ("gpu", "half", "nic", "channel"):
             expression = f"device.driver == '{DRIVER}' && device.attributes['{DRIVER}'].kind == '{kind}'"
@@ -118,9 +117,6 @@ class Site:
             self.drivers[name] = Driver(self.plane, name, machine.root, slices_of(name), cdi=cdi)
             self._drivers_run.enter_context(in_a_thread(self.drivers[name]))
         config = write_config(self.directory / "scheduler.yaml")
-        documents = list(yaml.safe_load_all(config.read_text()))
-        documents[0]["profiles"][0]["plugins"] = {"multiPoint": {"enabled": [{"name": "DynamicResources"}]}}
-        config.write_text(yaml.safe_dump_all(documents))
         account = service_account(self.plane, self.directory / "scheduler.kubeconfig")
         self.scheduler = Scheduler(config, account, self.directory / "scheduler.log")
         self.until(self._is_published, "both nodes publish their devices")
