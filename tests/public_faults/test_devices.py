@@ -10,12 +10,14 @@ from msgspec.structs import replace
 
 from gangsched.core.resource_claims import allocator, candidates, copies, joint, pools
 from gangsched.core.resource_claims.allocator import STEPS, Ask, Solution, _Search
-from gangsched.core.resource_claims.candidates import AllocationError, Candidate, Cluster
+from gangsched.core.resource_claims.candidates import AllocationError, Candidate, Cluster, NodeOffer
 from gangsched.core.resource_claims.copies import Copies, CopyCount
 from gangsched.core.resource_claims.devices import ListedDevice, Pool
 from gangsched.core.resource_claims.holdings import Tried
+from gangsched.core.resource_claims.requests import Request
 from gangsched.core.resource_claims.results import allocation
-from gangsched.model.resource_claims.objects import ResourceSlice
+from gangsched.model import events as ev
+from gangsched.model.resource_claims.objects import SLICES, ResourceSlice
 from tests.core.claims import DRIVER, ClaimCluster, Json, gpus, wish
 from tests.core.test_resource_claims import gang
 from tests.public_faults.faults import shows
@@ -249,6 +251,35 @@ def test_partitions_of_a_gpu_are_given_out() -> None:
     split(c)
     c.submit(c.want("p", choice("half")), c.want("q", choice("whole", "half"))).run()
     assert [c.devices("p-gpu"), c.devices("q-gpu")] == [["n/half-0"], ["n/half-1"]]
+
+
+def unusable_is_absent(patch: pytest.MonkeyPatch) -> None:
+    """A pool of which nothing can be given out is passed over."""
+    lack_of = Copies._lack_of
+
+    def without(self: Copies, offer: NodeOffer, request: Request) -> str:
+        usable = [one for one in offer.pools if not one.problem]
+        return lack_of(self, NodeOffer(usable, offer.name, offer.labels), request)
+
+    patch.setattr(Copies, "_lack_of", without)
+
+
+@shows("I17", unusable_is_absent)
+def test_a_pool_that_cannot_be_used_is_told_with_the_reason() -> None:
+    """Slices with shared counters were dropped, and no reason given.
+
+    github.com/kai-scheduler/KAI-Scheduler/issues/2100
+    """
+    c = ClaimCluster()
+    split(c)
+    split(c, "m")
+    counted(c, "n", 2, [device("half-0", 1) | {"consumesCounters": [{"counterSet": "gone", "counters": {}}]}])
+    c.others.pop((SLICES, "counters-m"))
+    c.tell(ev.ObjectGone(SLICES, "", "counters-m", "uid-counters-m"))
+    c.submit(c.want("p", choice("half"))).run()
+    whose = f"1 node(s) whose pool of {DRIVER} is"
+    assert f"{whose} invalid (counter set gone not found)" in c.said("p")
+    assert f"{whose} being updated (1 of 2 slices of generation 1 are there)" in c.said("p")
 
 
 def every_generation_counts(patch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -14,6 +15,7 @@ from gangsched.core.resource_claims.candidates import Cluster, NodeOffer
 from gangsched.core.resource_claims.copies import Copies, CopyCount, Digests
 from gangsched.core.resource_claims.holdings import Holdings
 from gangsched.core.resource_claims.joint import JointSolution, PlacedPods, solve
+from gangsched.core.resource_claims.requests import PreparedClaim
 from gangsched.core.types.group import PodInfo
 from gangsched.model import effects as ef
 from gangsched.model.selectors import matches_node
@@ -40,8 +42,16 @@ def rack(c: ClaimCluster, *nodes: str) -> None:
     )
 
 
-def channel() -> Json:
-    return wish(deviceClassName="channel")
+def channel(domain: str = "") -> Json:
+    """The spec of a claim as the driver's template has it, of a domain with this UID."""
+    spec = wish(deviceClassName="channel")
+    parameters = {
+        "apiVersion": "resource.nvidia.com/v1beta1",
+        "kind": "ComputeDomainChannelConfig",
+        "domainID": domain,
+    }
+    spec["devices"]["config"] = [{"opaque": {"driver": CHANNELS, "parameters": parameters}}]
+    return spec
 
 
 def claims_that_go_stay_counted(patch: pytest.MonkeyPatch) -> None:
@@ -95,13 +105,41 @@ def test_a_whole_gang_is_bound_before_its_compute_domain_is_ready() -> None:
     """
     c = ClaimCluster()
     rack(c, "a", "b")
-    c.submit(gang(c, "g", 2, channel()), gang(c, "next", 2, channel())).run()
+    c.submit(gang(c, "g", 2, channel("uid-of-g")), gang(c, "next", 2, channel("uid-of-next"))).run()
     assert c.placed("g", on=2)
     for name in ("a", "b"):
         node = c.nodes[name]
         c.node(replace(node, metadata=replace(node.metadata, labels={DOMAIN: "uid-of-g"})))
     c.start("g-0", "g-1").settled()
     assert c.untouched("next"), "one domain a node at a time"
+
+
+def any_domain_will_do(patch: pytest.MonkeyPatch) -> None:
+    """What a node says that it serves is not looked at."""
+    make = PreparedClaim.__init__
+
+    def without(one: PreparedClaim, *asked: Any) -> None:
+        make(one, *asked)
+        one.domains = frozenset()
+
+    patch.setattr(PreparedClaim, "__init__", without)
+
+
+@shows("I21", any_domain_will_do)
+def test_a_gang_is_kept_off_nodes_that_still_serve_another_compute_domain() -> None:
+    """Beside that deadlock: the driver refuses to prepare a channel there, so the gang would hang.
+
+    github.com/ai-dynamo/grove/issues/209
+    """
+    c = ClaimCluster()
+    rack(c, "a", "b")
+    old = c.nodes["a"]
+    c.node(replace(old, metadata=replace(old.metadata, labels={DOMAIN: "uid-of-former"})))
+    c.submit(gang(c, "g", 2, channel("uid-of-g"))).run()
+    assert c.untouched("g")
+    assert "1 node(s) that serve another ComputeDomain" in c.said("g-0")
+    c.node(replace(old, metadata=replace(old.metadata, labels={DOMAIN: "uid-of-g"}))).settled()
+    assert c.placed("g", on=2)
 
 
 def nodes_hold_devices_apart(patch: pytest.MonkeyPatch) -> None:

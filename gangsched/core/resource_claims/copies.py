@@ -115,6 +115,10 @@ class Copies:
         ]
         n_wanted = max(len(suiting), 1) if request.is_all else request.count
         if len(suiting) < n_wanted:
+            unusable = next((pool for pool in offer.pools if pool.problem), None)
+            if unusable is not None:
+                state = "being updated" if unusable.is_incomplete else "invalid"
+                return f"node(s) whose pool of {unusable.id.driver} is {state} ({unusable.problem}): {name}"
             return f"node(s) without the devices for {name}"
         usable = [one for one in suiting if all(request.tolerates(taint) for taint in cluster.taints(one))]
         if len(usable) < n_wanted:
