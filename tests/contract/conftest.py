@@ -9,7 +9,7 @@ import pytest
 
 from gangsched.lab.apiserver.app import EmbeddedCluster, Simulation
 from gangsched.lab.controlplane.assets import Assets
-from gangsched.lab.controlplane.processes import GANG_GATE, ControlPlane
+from gangsched.lab.controlplane.processes import GANG_GATE, GROUP_CLAIMS_GATE, ControlPlane
 from tests.contract.api import Api
 from tests.support.threads import in_a_thread
 
@@ -51,7 +51,7 @@ def _in_a_namespace(server: Api) -> Api:
 @pytest.fixture(scope="session")
 def embedded_controllers() -> Iterator[Api]:
     """An embedded cluster with its controllers; nobody runs the pods."""
-    cluster = EmbeddedCluster(port=0, simulation=Simulation(kubelets=False))
+    cluster = EmbeddedCluster(port=0, simulation=Simulation(kubelets=False), podgroup_claims=True)
     with in_a_thread(cluster):
         api = Api("embedded", cluster.url)
         yield api
@@ -60,9 +60,11 @@ def embedded_controllers() -> Iterator[Api]:
 
 @pytest.fixture(scope="session")
 def real_controllers(assets: Assets) -> Iterator[Api]:
-    """A real API server with the controllers of claims and of garbage."""
-    with ControlPlane(assets=assets, unsafe_no_fsync=True) as plane:
-        plane.start_controllers("resourceclaim-controller", "garbage-collector-controller", flags=[GANG_GATE])
+    """A real API server with the controllers of claims, of garbage and of deleted PodGroups."""
+    flags = [GANG_GATE, GROUP_CLAIMS_GATE]
+    names = ["garbage-collector-controller", "podgroup-protection-controller", "resourceclaim-controller"]
+    with ControlPlane(assets=assets, apiserver_flags=[GROUP_CLAIMS_GATE], unsafe_no_fsync=True) as plane:
+        plane.start_controllers(*names, flags=flags)
         api = Api("real", plane.base_url, plane.token, str(plane.ca_file))
         yield api
         api.close()

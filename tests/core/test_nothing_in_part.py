@@ -81,9 +81,9 @@ HELD: dict[str, tuple[MakePods, str]] = {
         core({"schedulingPolicy": {"basic": {}}, "parentCompositePodGroupName": "root"}),
         TREE,
     ),
-    "claims of the group": (
-        core(GANG | {"resourceClaims": [{"name": "c", "resourceClaimName": "c"}]}),
-        "spec.resourceClaims",
+    "a word in a claim of the group of a later version": (
+        core(GANG | {"resourceClaims": [{"name": "c", "resourceClaimName": "c", "for": "half"}]}),
+        "spec.resourceClaims[0].for: " + UNKNOWN,
     ),
     "a policy of a later version": (
         core({"schedulingPolicy": {"elastic": {"max": 4}}}),

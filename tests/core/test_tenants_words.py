@@ -137,6 +137,7 @@ OF_GROUPS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "schedule_timeout_s": ({"scheduleTimeoutSeconds": 86_400},),
     "disruption_mode": ({"disruptionMode": {"all": {}}}, {"disruptionMode": {"single": {}}}),
     "topology": ({"schedulingConstraints": {"topology": [{"key": "kubernetes.io/hostname"}]}},),
+    "claims": ({"resourceClaims": [{"name": "c", "resourceClaimName": "c"}]},),
 }
 # From annotations of the object (of_keys), or from its metadata and status, which no tenant writes.
 ELSEWHERE = {"total_count", "start_together", "on_partial_bind", "on_device_failure", "required_ids"}

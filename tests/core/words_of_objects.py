@@ -255,7 +255,9 @@ OF_DIALECTS: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "spec.priorityClassName": _CLASSES,
         "spec.preemptionPolicy": ("PreemptLowerPriority", "Never"),
         "spec.parentCompositePodGroupName": ("p",),
-        "spec.resourceClaims": ([{"name": "c"}],),
+        "spec.resourceClaims[].name": ("c",),
+        "spec.resourceClaims[].resourceClaimName": ("c",),
+        "spec.resourceClaims[].resourceClaimTemplateName": ("t",),
     },
     "coscheduling": {
         "spec.minMember": _NUMBERS,

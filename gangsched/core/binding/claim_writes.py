@@ -25,6 +25,7 @@ from typing import Any
 import msgspec
 
 from gangsched.core.resource_claims.book import same_devices
+from gangsched.core.resource_claims.pod_claims import too_many_users
 from gangsched.core.state.claim_uses import ClaimRecord, ClaimWrite
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import ASSUMED, BOUND, DONE, ON_ITS_WAY, PENDING, Group, GroupState, PodInfo
@@ -65,27 +66,29 @@ class ClaimWrites:
 
     def problem(self, members: Iterable[PodInfo]) -> Why:
         """Returns why one of the members' claims cannot be had, as far as is known; "" if all may be."""
-        uses = self._shared.claim_uses
-        for info in members:
-            for uid in uses.of_pod.get(info.uid, ()):
-                record = uses.records[uid]
-                if not record.why and self._is_reserved(record):
-                    record.why = self._looked(record)
-                if record.why:
-                    return record.why
+        for record in self._records(members):
+            if not record.why and self._is_reserved(record):
+                record.why = self._looked(record)
+            if record.why:
+                return record.why
         return ""
 
     def are_ready(self, members: Iterable[PodInfo]) -> bool:
         """Whether all claims of the members are reserved for them, as the watch has shown, and their devices
         wait for nothing. Those that do get until `bindingTimeout` from now."""
-        uses = self._shared.claim_uses
-        records = [uses.records[uid] for info in members for uid in uses.of_pod.get(info.uid, ())]
+        uses, records = self._shared.claim_uses, self._records(members)
         if not all(self._is_reserved(one) for one in records):
             return False
         waiting = [one for one in records if one.latest is not None and awaited(one.latest)]
         for one in waiting:
             uses.until_s.set_if_absent(one.uid, self._shared.now_s + BINDING_TIMEOUT_S)
         return not waiting
+
+    def _records(self, members: Iterable[PodInfo]) -> list[ClaimRecord]:
+        """Each once: many members may share one."""
+        uses = self._shared.claim_uses
+        uids = dict.fromkeys(uid for info in members for uid in uses.of_pod.get(info.uid, ()))
+        return [uses.records[uid] for uid in uids]
 
     def give_up_waiting(self) -> None:
         """Ends the wait for conditions of devices that have not come true in time."""
@@ -155,7 +158,7 @@ class ClaimWrites:
                 else:
                     uses.unwant(info.uid)
                     self._shared.enqueue_waits.again[info.uid] = None
-        if uses.left_s and group.state in (GroupState.UNSCHEDULABLE, GroupState.BACKOFF):
+        if uses.may_be_left and group.state in (GroupState.UNSCHEDULABLE, GroupState.BACKOFF):
             self._give_back_found(group)
         if uses.dirty:
             self.advance()
@@ -194,22 +197,33 @@ class ClaimWrites:
     def _give_back_found(self, group: Group) -> None:
         """Gives back what was found allocated for members of a group that does not fit with it."""
         uses, book = self._shared.claim_uses, self._shared.cache.claims
-        for info in group.in_state(PENDING):
-            for claim in book.claims_of(info.pod).values():
-                if claim.metadata.uid in uses.left_s and self._may_give_back(claim):
-                    uses.left_s.drop(claim.metadata.uid)
-                    uses.give_back(claim, str(group.key), group.cause_id)
+        found = {
+            claim.metadata.uid: claim
+            for info in group.in_state(PENDING)
+            for claim in book.claims_of(info.pod).values()
+        }
+        for uid, claim in found.items():
+            is_left = uid in uses.left_s or (uid not in uses.records and _is_of_group(claim))
+            if is_left and claim.status.allocation is not None and self._may_give_back(claim):
+                uses.left_s.drop(uid)
+                uses.give_back(claim, str(group.key), group.cause_id)
 
     def _may_give_back(self, claim: ResourceClaim) -> bool:
         """Whether we have allocated the claim, and only for pods of ours that have not started."""
         shared = self._shared
         if not shared.decides or not _is_marked(claim):
             return False
+        users = self._users(claim)
         for entry in claim.status.reserved_for or ():
+            if _is_group(entry):
+                # Its PodGroup may have started, and be about to get new pods, while it has none.
+                if not users:
+                    return False
+                continue
             info = shared.cache.pods.get(entry.uid)
             if info is None or info.group is None or info.node_name or info.state in (BOUND, DONE, ASSUMED):
                 return False
-        return not any(one.node_name for one in self._users(claim))
+        return not any(one.node_name for one in users)
 
     def _users(self, claim: ResourceClaim) -> list[PodInfo]:
         pods = self._shared.cache.pods
@@ -226,10 +240,10 @@ class ClaimWrites:
                 self._end_if_shown(record)
             return
         there = {one.uid for one in claim.status.reserved_for or ()}
-        gone = [pod for pod in record.leaves if pod in there]
+        gone = [uid for uid, one in record.leaves.items() if uid in there and not self._stays(one, claim)]
         is_empty = claim.status.allocation is not None and not there
         if gone or ((record.leaves or record.is_left) and not record.wants and is_empty):
-            if self._may_land(record.leaves):
+            if self._may_land(record.leaves.values(), claim):
                 uses.dirty[record.uid] = None
             else:
                 self._remove(record, claim, gone)
@@ -253,14 +267,23 @@ class ClaimWrites:
         if is_shown and not record.held:
             uses.end(record)
 
-    def _may_land(self, pods: Iterable[str]) -> bool:
-        """Whether a Binding of one of the pods, or of its gang, may still land."""
-        for pod in pods:
-            info = self._shared.cache.pods.get(pod)
-            group = info.group if info is not None else None
-            if group is not None and any(one.bind in ON_ITS_WAY for one in group.members.values()):
-                return True
-        return False
+    def _stays(self, entry: Consumer, claim: ResourceClaim) -> bool:
+        """Whether a PodGroup's entry is needed by a pod that has started; it ends with the PodGroup."""
+        return _is_group(entry) and any(one.node_name for one in self._users(claim))
+
+    def _may_land(self, entries: Iterable[Consumer], claim: ResourceClaim) -> bool:
+        """Whether a Binding of one of their pods, or of its gang, may still land."""
+        pods = self._shared.cache.pods
+        infos: list[PodInfo] = []
+        for entry in entries:
+            infos += self._users(claim) if _is_group(entry) else filter(None, (pods.get(entry.uid),))
+        groups = {id(info.group): info.group for info in infos}
+        return any(
+            one.bind in ON_ITS_WAY
+            for group in groups.values()
+            if group is not None
+            for one in group.members.values()
+        )
 
     def _add(self, record: ClaimRecord, claim: ResourceClaim) -> None:
         meta, status = claim.metadata, claim.status
@@ -274,8 +297,7 @@ class ClaimWrites:
             self._shared.count("claim_conflicts")
         lacking = _lacking(record, claim)
         if len(status.reserved_for or ()) + len(lacking) > MAX_RESERVED_FOR:
-            most = f"is reserved for {MAX_RESERVED_FOR} pods, the most"
-            record.why = f"resource claim {claim.key} {most}"
+            record.why = too_many_users(claim)
         if record.why:
             self._tell(record)
         elif FINALIZER not in (meta.finalizers or ()) or not _is_marked(claim, record.group):
@@ -439,6 +461,14 @@ def _is_marked(claim: ResourceClaim, group: str = "") -> bool:
     return mark == group if group else mark is not None
 
 
+def _is_group(entry: Consumer) -> bool:
+    return entry.resource != "pods"
+
+
+def _is_of_group(claim: ResourceClaim) -> bool:
+    return any(_is_group(one) for one in claim.status.reserved_for or ())
+
+
 def _differ(one: Allocation, other: Allocation) -> bool:
     return not same_devices(one, other)
 
@@ -475,10 +505,11 @@ def _is_sent(record: ClaimRecord) -> bool:
 
 def _lacking(record: ClaimRecord, claim: ResourceClaim) -> list[Consumer]:
     """Returns the wanted entries that the claim does not have; all of them while it is not allocated."""
+    wanted = {one.uid: one for one in record.wants.values()}
     if claim.status.allocation is None:
-        return list(record.wants.values())
+        return list(wanted.values())
     there = {one.uid for one in claim.status.reserved_for or ()}
-    return [one for uid, one in record.wants.items() if uid not in there]
+    return [one for uid, one in wanted.items() if uid not in there]
 
 
 def _is_as_new(version: str, other: str) -> bool:

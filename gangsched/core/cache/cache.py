@@ -62,7 +62,7 @@ class Cache:
         self.by_node: dict[str, dict[str, PodInfo]] = {}
         self.objects = ObjectStore()
         self.index = PodIndex(self.pods, self.objects, changes)
-        self.claims = ClaimBook()
+        self.claims = ClaimBook(self.pods)
         self.view = ClusterView(self.nodes, self.ledger, self.by_node, self.index, self.objects, self.claims)
         self.priorities: dict[int, int] = {}
         """How many pods hold something on a node, by spec.priority."""
@@ -206,7 +206,7 @@ class Cache:
         if info is not None:
             self.index.selected.leave(info)
             if info.pod.spec.resource_claims:
-                self.claims.leave(uid)
+                self.claims.leave(info.pod)
         return info
 
     def settle(self, now_s: float) -> None:

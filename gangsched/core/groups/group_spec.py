@@ -19,6 +19,7 @@ from gangsched.core.binding.start_records import bound_by, numbers_of
 from gangsched.core.groups.own_keys import OwnKeys, ignored_on_object
 from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.priorities import ignored_wish, set_priority
+from gangsched.core.resource_claims.pod_claims import SharingGroup
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.tables.groups import Cause
@@ -30,6 +31,7 @@ from gangsched.errors import ParseError
 from gangsched.model.events import PodGroupAdded, PodGroupDeleted, PodGroupUpdated
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import (
+    CORE,
     N_COMMON,
     POD,
     GroupKey,
@@ -96,6 +98,7 @@ class GroupSpecs:
             read = _read(event)
             self.own_keys.put_object(key, event)
         self._objects[key] = read
+        self._tell_claims(key)
         if isinstance(read, PodGroup) and read.priority_class:
             self.asked_for[PRIORITY_CLASSES] = None
         group = self._shared.groups.get(key)
@@ -121,6 +124,7 @@ class GroupSpecs:
             self._take(key, None, by_order[min(by_order)])
             return
         self._objects.pop(key, None)
+        self._tell_claims(key)
         self._read_from.pop(key, None)
         self._mark_group(key)
 
@@ -133,7 +137,16 @@ class GroupSpecs:
         if isinstance(known, PodGroup) and known.uid != uid:
             return
         self._objects[key] = message
+        self._tell_claims(key)
         self._mark_group(key)
+
+    def _tell_claims(self, key: GroupKey) -> None:
+        """Has the claims that a core PodGroup lists reserved for it from now on, and no others."""
+        known, sharing = self._objects.get(key), None
+        if key.dialect == CORE:
+            if isinstance(known, PodGroup) and known.claims:
+                sharing = SharingGroup(key.name, known.uid, frozenset(known.claims))
+            self._shared.cache.claims.put_group((key.namespace, key.name), sharing)
 
     def ignored_of(self, group: Group) -> list[tuple[str, str]]:
         """(object, sentence) about keys of the group's object and members that are never read, and about

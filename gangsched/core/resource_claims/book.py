@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
+from types import MappingProxyType
+from typing import Protocol
 
 import msgspec
 
 from gangsched.core.resource_claims.candidates import Cluster, NodeOffer
 from gangsched.core.resource_claims.holdings import Holdings
-from gangsched.core.resource_claims.pod_claims import ClaimNeed, problem_of, used_claims
+from gangsched.core.resource_claims.pod_claims import ClaimNeed, SharingGroup, problem_of, used_claims
 from gangsched.core.resource_claims.pools import PoolBook
 from gangsched.core.resource_claims.requests import ClaimProblem, PreparedClaim
 from gangsched.core.resource_claims.selectors import Selectors
@@ -26,6 +28,7 @@ from gangsched.model.resource_claims.objects import (
     SLICES,
     TAINT_RULES,
     Allocation,
+    Consumer,
     DeviceClass,
     DeviceId,
     DeviceTaintRule,
@@ -39,6 +42,16 @@ _encode = msgspec.json.Encoder().encode
 
 Place = tuple[str, str]
 """(namespace, name) of a claim."""
+
+
+class PlacedPod(Protocol):
+    """A pod as the cache holds it. node_name: where it is, or is about to be; "": it waits."""
+
+    @property
+    def node_name(self) -> str: ...
+
+
+_NO_PODS: Mapping[str, PlacedPod] = MappingProxyType({})
 
 
 class _Offer:
@@ -59,7 +72,9 @@ class ClaimBook:
     back, whose pods wait for that.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, pods: Mapping[str, PlacedPod] = _NO_PODS) -> None:
+        """pods: all that are known, by UID."""
+        self._pods = pods
         self.pools = PoolBook()
         self.classes: dict[str, DeviceClass] = {}
         self.selectors = Selectors()
@@ -77,7 +92,11 @@ class ClaimBook:
         self.cluster = Cluster(self.holdings, self.selectors, self._rules)
         self._unread: dict[str, str] = {}
         self._named: dict[Place, str] = {}
-        self._users: dict[Place, dict[str, None]] = {}
+        self._users: dict[Place, dict[str, bool]] = {}
+        """By claim: the pods that use it, and whether it is their PodGroup's."""
+        self.groups: dict[Place, SharingGroup] = {}
+        self._members: dict[Place, dict[str, Pod]] = {}
+        """By PodGroup: its pods with claims."""
         self._uses: dict[str, tuple[Place, ...]] = {}
         self._holders: dict[DeviceId, dict[str, None]] = {}
         self._counted: dict[str, tuple[Allocation, ...]] = {}
@@ -141,7 +160,7 @@ class ClaimBook:
             self._n_alike[digest] += 1
             self._specs.setdefault(digest, claim)
         self._count(meta.uid)
-        self.stale.update(self._users.get(place, ()))
+        self.stale.update(dict.fromkeys(self._users.get(place, ())))
         if known is None or known.status.allocation is None:
             self._note_clashes(claim)
 
@@ -167,7 +186,7 @@ class ClaimBook:
             del self._n_alike[digest], self._specs[digest]
             self._prepared.pop(digest, None)
         self._count(uid)
-        self.stale.update(self._users.get(place, ()))
+        self.stale.update(dict.fromkeys(self._users.get(place, ())))
 
     def _reconsider(self) -> None:
         self.edition += 1
@@ -231,7 +250,8 @@ class ClaimBook:
         }
         if released:
             claims |= {claim.metadata.uid: claim for claim in self.left_behind()}
-            uids.update(one.uid for claim in claims.values() for one in claim.status.reserved_for or ())
+            entries = (one for claim in claims.values() for one in claim.status.reserved_for or ())
+            uids.update(one.uid for one in entries if one.resource == "pods")
         freed = [
             allocation
             for uid, claim in claims.items()
@@ -295,24 +315,58 @@ class ClaimBook:
     def join(self, pod: Pod) -> None:
         """Notes which claims a pod uses, now or from this version on."""
         uid = pod.metadata.uid
-        self.leave(uid)
-        places = tuple((pod.metadata.namespace, used.name) for used in used_claims(pod) if used.name)
-        if places:
-            self._uses[uid] = places
-            for place in places:
-                self._users.setdefault(place, {})[uid] = None
+        self.leave(pod)
+        if (group := _group_of(pod)) is not None:
+            self._members.setdefault(group, {})[uid] = pod
+        used = [one for one in used_claims(pod, self._sharing(pod)) if one.name]
+        if used:
+            places = self._uses[uid] = tuple((pod.metadata.namespace, one.name or "") for one in used)
+            for place, one in zip(places, used, strict=True):
+                self._users.setdefault(place, {})[uid] = one.is_group
 
-    def leave(self, uid: str) -> None:
+    def leave(self, pod: Pod) -> None:
         """Forgets a pod."""
+        uid = pod.metadata.uid
         for place in self._uses.pop(uid, ()):
-            users = self._users[place]
+            users = self._users.get(place, {})
             users.pop(uid, None)
             if not users:
-                del self._users[place]
+                self._users.pop(place, None)
+        if (group := _group_of(pod)) is not None and (members := self._members.get(group)) is not None:
+            members.pop(uid, None)
+            if not members:
+                del self._members[group]
+
+    def put_group(self, place: Place, group: SharingGroup | None) -> None:
+        """Takes in the claims of the PodGroup of that namespace and name; None: it has none, or is gone."""
+        if self.groups.get(place) == group:
+            return
+        self.groups.pop(place, None)
+        if group is not None:
+            self.groups[place] = group
+        for uid, pod in list(self._members.get(place, {}).items()):
+            self.join(pod)
+            self.stale[uid] = None
+
+    def _sharing(self, pod: Pod) -> SharingGroup | None:
+        group = _group_of(pod) if self.groups else None
+        return None if group is None else self.groups.get(group)
 
     def users(self, claim: ResourceClaim) -> Iterable[str]:
         """Returns the UIDs of the known pods that use the claim."""
         return self._users.get((claim.metadata.namespace, claim.metadata.name), {}).keys()
+
+    def n_taking(self, uid: str) -> int:
+        """Returns how many entries the claim has for pods that do not wait, with those about to be added."""
+        claim = self.claims[uid]
+        users = self._users.get((claim.metadata.namespace, claim.metadata.name), {})
+        taking = {one.uid for one in claim.status.reserved_for or ()}
+        taking.update(pod for pod, is_group in users.items() if not is_group and self._has_node(pod))
+        return sum(pod not in users or self._has_node(pod) for pod in taking)
+
+    def _has_node(self, uid: str) -> bool:
+        info = self._pods.get(uid)
+        return info is not None and bool(info.node_name)
 
     def named(self, namespace: str, name: str) -> ResourceClaim | None:
         """Returns the claim of that name."""
@@ -323,7 +377,7 @@ class ClaimBook:
         """Returns why the pod's claims are not ready for it; "" if they are."""
         for kind, why_not in self._unread.items():
             return f"it is not known which {kind} there are: listing them {why_not}"
-        return problem_of(pod, lambda name: self.named(pod.metadata.namespace, name))
+        return problem_of(pod, lambda name: self.named(pod.metadata.namespace, name), self._sharing(pod))
 
     def claims_of(self, pod: Pod) -> dict[str, ResourceClaim]:
         """Returns the pod's claims by entry, those that exist."""
@@ -334,17 +388,30 @@ class ClaimBook:
                 found[used.entry] = claim
         return found
 
+    def consumers_of(self, pod: Pod) -> dict[str, Consumer]:
+        """Returns by UID of the pod's claims whom they are to be reserved for: the pod, or its PodGroup."""
+        meta, group, found = pod.metadata, self._sharing(pod), {}
+        for used in used_claims(pod, group):
+            claim = None if used.name is None else self.named(meta.namespace, used.name)
+            if claim is not None:
+                consumer = Consumer(resource="pods", name=meta.name, uid=meta.uid)
+                if used.is_group and group is not None:
+                    consumer = group.consumer
+                found[claim.metadata.uid] = consumer
+        return found
+
     def needs(self, pod: Pod) -> tuple[ClaimNeed, ...] | None:
         """Returns what the pod needs of its claims; None until all of them are ready."""
         if self.problem(pod):
             return None
         found = []
-        for used in used_claims(pod):
+        for used in used_claims(pod, self._sharing(pod)):
             claim = self.named(pod.metadata.namespace, used.name or "")
             assert claim is not None, "its claims are ready"
             uid = claim.metadata.uid
             is_open = used.is_own and self.allocation(uid) is None
-            found.append(ClaimNeed(used.entry, *((self._digests[uid], "") if is_open else ("", uid))))
+            digest, shared = (self._digests[uid], "") if is_open else ("", uid)
+            found.append(ClaimNeed(used.entry, digest, shared, used.is_group))
         return tuple(found)
 
     # -- devices ---------------------------------------------------------------------------------------
@@ -383,6 +450,13 @@ class ClaimBook:
     def digest(self, uid: str) -> str:
         """Returns the digest of the claim's spec."""
         return self._digests[uid]
+
+
+def _group_of(pod: Pod) -> Place | None:
+    reference = pod.spec.scheduling_group
+    if reference is None or not reference.pod_group_name:
+        return None
+    return pod.metadata.namespace, reference.pod_group_name
 
 
 def same_devices(one: Allocation, other: Allocation) -> bool:

@@ -33,8 +33,9 @@ class ClaimWrite(enum.Enum):
 
 
 class ClaimRecord(msgspec.Struct, eq=False):
-    """One claim that reservations use. held, wants, leaves: by the pod's UID: it is reserved and nothing may
-    be written for it yet; its entry is to be there; it is not to be there any more. latest: the newest
+    """One claim that reservations use. held, wants: by the pod's UID the entry for it, its own or its
+    PodGroup's: the pod is reserved and nothing may be written for it yet; the entry is to be there. leaves:
+    by their UIDs entries that are not to be there any more. latest: the newest
     version known, from an answer or the watch, None: it is gone; seen_version: the newest that the watch has
     shown.
     write: what is on its way, by the version `sent_version`. n_tries: how many in a row had no clear answer.
@@ -63,6 +64,10 @@ class ClaimRecord(msgspec.Struct, eq=False):
         a new leader bumps it."""
         return bool(self.wants or self.leaves) or self.write is not ClaimWrite.NONE
 
+    def is_entry_used(self, consumer: Consumer) -> bool:
+        """Whether a reserved pod needs the entry, which may be its PodGroup's."""
+        return any(one.uid == consumer.uid for entries in (self.held, self.wants) for one in entries.values())
+
 
 class ClaimUses:
     """All records, by claim and by pod. dirty: claims to be looked at before the turn ends."""
@@ -80,17 +85,22 @@ class ClaimUses:
         self.until_s: Deadlines[str] = Deadlines(timers, DeadlineKind.BINDING_CONDITION)
         """Claims of which a device waits for its conditions, and how long at most."""
 
+    @property
+    def may_be_left(self) -> bool:
+        """Whether claims may be allocated though no user of theirs has started: those found so, and those of
+        PodGroups, which outlive their pods."""
+        return bool(self.left_s or self._book.groups)
+
     def hold(self, info: PodInfo) -> None:
         """Notes a reserved pod's claims, of which nothing is written yet."""
-        meta = info.pod.metadata
-        for claim in self._book.claims_of(info.pod).values():
-            uid = claim.metadata.uid
+        for uid, consumer in self._book.consumers_of(info.pod).items():
             record = self.records.get(uid)
             if record is None:
+                claim = self._book.claims[uid]
                 record = self.records[uid] = ClaimRecord(uid, claim, claim.metadata.resource_version)
-            record.leaves.pop(info.uid, None)
+            record.leaves.pop(consumer.uid, None)
             record.is_left = False
-            record.held[info.uid] = Consumer(resource="pods", name=meta.name, uid=info.uid)
+            record.held[info.uid] = consumer
             self.of_pod.setdefault(info.uid, {})[uid] = None
 
     def want(self, info: PodInfo, group: str, cause_id: str) -> None:
@@ -112,8 +122,8 @@ class ClaimUses:
             record = self.records[uid]
             record.held.pop(pod, None)
             consumer = record.wants.pop(pod, None)
-            if consumer is not None:
-                record.leaves[pod] = consumer
+            if consumer is not None and (consumer.uid == pod or not record.is_entry_used(consumer)):
+                record.leaves[consumer.uid] = consumer
                 self._book.leaving[uid] = None
             self.dirty[uid] = None
 

@@ -132,7 +132,9 @@ OF_GROUPS: tuple[Phase, ...] = (
         "its members' states",
         (_GROUPS, _CHANGES, _LINE, _DEADLINES, _EFFECTS),
         lambda on: on.binder.claims.follow,
-        only_if=lambda on: bool(on.shared.claim_uses.records or on.shared.claim_uses.left_s),
+        only_if=lambda on: bool(
+            on.shared.claim_uses.records or on.shared.claim_uses.left_s or on.shared.cache.claims.groups
+        ),
     ),
     Phase(
         "walltime",

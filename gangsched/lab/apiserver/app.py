@@ -68,7 +68,8 @@ class EmbeddedCluster:
 
     `port` 0 takes a free one. With `tls` (a server's context) it speaks https, and its kubeconfig trusts `ca`
     (PEM). With `nodes` (or a `simulation`) it has nodes with kubelets and a cluster's controllers; without,
-    it is an API server only. Raises: ConfigError, on entering, if the address cannot be bound.
+    it is an API server only. `podgroup_claims` is the feature gate DRAWorkloadResourceClaims.
+    Raises: ConfigError, on entering, if the address cannot be bound.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class EmbeddedCluster:
         ca: bytes = b"",
         simulation: Simulation | None = None,
         seed: int | None = None,
+        podgroup_claims: bool = False,
     ) -> None:
         self._host = host
         self._asked_port = port
@@ -94,7 +96,9 @@ class EmbeddedCluster:
         self._rng = Random(seed)
         # Admission adds data for controllers only if there are controllers.
         simulated_too = simulation is not None
-        strategies = builtin_strategies(service_accounts=simulated_too, not_ready_taint=simulated_too)
+        strategies = builtin_strategies(
+            service_accounts=simulated_too, not_ready_taint=simulated_too, podgroup_claims=podgroup_claims
+        )
         self.registry = Registry(now=utc_now, rng=self._rng, strategies=strategies)
         self._handlers = Handlers(self.registry)
         self._openapi = OpenApi(

@@ -44,6 +44,11 @@ JOB_GATES = "--feature-gates=WorkloadWithJob=true,TopologyAwareWorkloadSchedulin
 """With GANG_GATE: what a Job's `spec.scheduling` needs, on kube-apiserver and on its controller alike."""
 
 
+GROUP_CLAIMS_GATE = "--feature-gates=DRAWorkloadResourceClaims=true"
+"""With GANG_GATE: resource claims of PodGroups, on kube-apiserver and kube-controller-manager alike. Since
+1.37 it is a beta, off by default."""
+
+
 class KubectlFailed(GangschedError):
     """kubectl ended with an error; the message is the command and its error output."""
 

@@ -1,4 +1,5 @@
-"""The core API: `spec.schedulingGroup` and scheduling.k8s.io PodGroup. Sources: KEP-4671, KEP-5832.
+"""The core API: `spec.schedulingGroup` and scheduling.k8s.io PodGroup. Sources: KEP-4671, KEP-5832,
+KEP-5729.
 
 The Job controller of 1.37 (gate WorkloadWithJob) gives every Job such a PodGroup, and if the Job states
 nothing about scheduling its policy is `basic`, which requires no gang.
@@ -6,10 +7,15 @@ nothing about scheduling its policy is `basic`, which requires no gang.
 
 from __future__ import annotations
 
-from gangsched.model.dialects.dialect import ALL, SINGLE, Dialect, Numbers, ObjectKind
+from collections.abc import Iterator
+
+import msgspec
+
+from gangsched.errors import ParseError
+from gangsched.model.dialects.dialect import ALL, SINGLE, Dialect, GroupClaim, Numbers, ObjectKind
 from gangsched.model.dialects.numbers import GROUPS_KEY, count, priority_class
 from gangsched.model.fields import Fields
-from gangsched.model.objects import CustomObject
+from gangsched.model.objects import CustomObject, PodResourceClaim
 from gangsched.model.stated.topology import both, parse_constraints
 
 WHERE = "spec.schedulingGroup.podGroupName"
@@ -30,6 +36,9 @@ _FIELDS = Fields(
         "spec.priority",
         "spec.priorityClassName",
         "spec.preemptionPolicy",
+        "spec.resourceClaims[].name",
+        "spec.resourceClaims[].resourceClaimName",
+        "spec.resourceClaims[].resourceClaimTemplateName",
     ),
     without_effect={
         "spec.workloadRef.**": "names the template that the PodGroup was made from; its fields are copied",
@@ -39,8 +48,6 @@ _FIELDS = Fields(
         f"spec.{_PARENT}": "a PodGroup that is part of a CompositePodGroup starts only when the whole tree "
         "can, and trees are not placed (yet); make it without a parent, and write the annotation "
         f"{GROUPS_KEY} with the names of all PodGroups of the tree on each of them: they start together",
-        "spec.resourceClaims": "claims that the pods of a group share are not allocated (yet); remove them, "
-        "or let kube-scheduler place these pods",
     },
 )
 
@@ -71,7 +78,19 @@ def _from_object(item: CustomObject, annotated: Numbers) -> Numbers:
     elif not annotated["disruption_mode"]:
         numbers["disruption_mode"] = SINGLE
     numbers["preempts"] = spec.get("preemptionPolicy") != "Never"
+    if claims := spec.get("resourceClaims"):
+        numbers["claims"] = tuple(_claims(claims))
     return numbers
+
+
+def _claims(entries: object) -> Iterator[GroupClaim]:
+    """Raises: ParseError."""
+    for at, entry in enumerate(entries if isinstance(entries, list) else [entries]):
+        try:
+            given = msgspec.convert(entry, PodResourceClaim)
+        except msgspec.ValidationError as error:
+            raise ParseError(str(error), field=f"spec.resourceClaims[{at}]") from None
+        yield GroupClaim(given.name, given.resource_claim_name, given.resource_claim_template_name)
 
 
 DIALECT = Dialect(

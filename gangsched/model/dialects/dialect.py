@@ -31,6 +31,15 @@ class GroupKey(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
+class GroupClaim(NamedTuple):
+    """A resource claim that members of a PodGroup share (KEP-5729): those whose entry has its name, and names
+    the same claim or the same template."""
+
+    name: str
+    claim: str | None = None
+    template: str | None = None
+
+
 class PodGroup(msgspec.Struct, frozen=True, gc=False):
     """A group's requirements, independent of the dialect that states them.
 
@@ -47,7 +56,7 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     packing_weight: packing's weight among the scores; None: the profile's (model.stated.packing_weight).
     priority, priority_class: what its object asks for; no quota of pods applies to that, so how far it counts
     is the rule of core.groups.priorities. walltime: the annotations of its object that state how long it runs
-    (model.walltime).
+    (model.walltime). claims: those that members share, and that are reserved for the group.
     """
 
     key: GroupKey
@@ -69,6 +78,7 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     required_ids: frozenset[str] = NONE_REQUIRED
     packing_weight: int | None = None
     walltime: Mapping[str, str] = {}
+    claims: tuple[GroupClaim, ...] = ()
     priority: int | None = None
     priority_class: str = ""
     uid: str = ""

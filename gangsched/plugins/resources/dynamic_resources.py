@@ -36,7 +36,7 @@ from gangsched.core.resource_claims.book import KINDS, ClaimBook
 from gangsched.core.resource_claims.candidates import AllocationError
 from gangsched.core.resource_claims.copies import MOST, Copies
 from gangsched.core.resource_claims.joint import PlacedPods, open_shared, solve
-from gangsched.core.resource_claims.pod_claims import ClaimNeed
+from gangsched.core.resource_claims.pod_claims import ClaimNeed, too_many_users
 from gangsched.core.resource_claims.requests import DOMAIN_LABEL, ClaimProblem
 from gangsched.core.types.arrays import NO_LIMIT
 from gangsched.core.types.templates.pod_template import PodTemplate
@@ -77,12 +77,14 @@ class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
 class _Asked(msgspec.Struct, frozen=True):
     """own: digests of the claims of each pod's own. allocated: claims that have a place. is_joint: whether
     nodes depend on each other, by a claim that several use or by devices that several nodes reach. domains:
-    UIDs of the ComputeDomains whose channels are claimed."""
+    UIDs of the ComputeDomains whose channels are claimed. left: of claims that are reserved pod by pod, by
+    UID, for how many more they can be."""
 
     own: tuple[str, ...]
     allocated: tuple[ResourceClaim, ...]
     is_joint: bool
     domains: frozenset[str]
+    left: dict[str, int]
 
 
 class DynamicResources:
@@ -116,14 +118,19 @@ class DynamicResources:
                 domains |= book.prepared(digest).domains
         except ClaimProblem as problem:
             return Status.unresolvable(problem.reason)
+        left: dict[str, int] = {}
         for need in template.claims:
-            if need.uid and need.uid not in open_to_all:
-                claim = book.claims[need.uid]
-                if len(claim.status.reserved_for or ()) >= MAX_RESERVED_FOR:
-                    return Status.unresolvable("resourceclaim in use")
+            if not need.uid:
+                continue
+            claim = book.claims[need.uid]
+            if need.uid not in open_to_all:
                 allocated.append(claim)
+            if not need.is_group:
+                left[need.uid] = MAX_RESERVED_FOR - book.n_taking(need.uid)
+                if left[need.uid] <= 0:
+                    return Status.unresolvable(too_many_users(claim))
         is_joint = bool(open_to_all) or (bool(own) and book.pools.has_shared)
-        state.data[self.name] = _Asked(own, tuple(allocated), is_joint, frozenset(domains))
+        state.data[self.name] = _Asked(own, tuple(allocated), is_joint, frozenset(domains), left)
         return SUCCESS if is_joint or allocated or domains else SKIP
 
     def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
@@ -150,6 +157,18 @@ class DynamicResources:
         if not template.claims or not any(need.digest for need in template.claims):
             return None
         return self._count(template, view, row, _placed(view).get(row, ()))[0]
+
+    def at_most(
+        self,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        room: IntArray,
+        others: Sequence[PodTemplate],
+    ) -> int:
+        asked: _Asked = state.data[self.name]
+        there = _n_sharing(view) if asked.left else {}
+        return min((n - there.get(uid, 0) for uid, n in asked.left.items()), default=int(room.sum()))
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
@@ -205,9 +224,13 @@ class DynamicResources:
         self, state: CycleState, template: PodTemplate, view: ClusterView
     ) -> list[tuple[str, BoolArray]]:
         """Returns where allocated claims are not, where another ComputeDomain is served, and where the next
-        member finds no devices beside those placed before."""
+        member finds no devices beside those placed before; everywhere, if a claim can be reserved for no more
+        pods."""
         asked: _Asked = state.data[self.name]
         book, elsewhere = view.claims, np.zeros(view.n_rows, dtype=np.bool_)
+        for uid, n in _n_sharing(view).items() if asked.left else ():
+            if n >= asked.left.get(uid, NO_LIMIT):
+                return [(too_many_users(book.claims[uid]), view.live.copy())]
         for row in np.flatnonzero(view.live).tolist() if asked.allocated else ():
             node = view.node(row)
             elsewhere[row] = node is None or not all(_is_on(one, node, book) for one in asked.allocated)
@@ -265,6 +288,16 @@ def _placed(view: ClusterView) -> dict[int, list[tuple[tuple[ClaimNeed, ...], in
     for row, template, n in view.placed:
         if template.claims:
             found.setdefault(row, []).append((template.claims, n))
+    return found
+
+
+def _n_sharing(view: ClusterView) -> dict[str, int]:
+    """How many pods that were placed on the Trial use each claim that is reserved pod by pod, by its UID."""
+    found: dict[str, int] = {}
+    for _, template, n in view.placed:
+        for need in template.claims or ():
+            if need.uid and not need.is_group:
+                found[need.uid] = found.get(need.uid, 0) + n
     return found
 
 

@@ -52,6 +52,16 @@ def test_a_core_pod_group_is_protected_unless_that_is_switched_off(protection: b
     assert (made.delete(groups, "default", "g") is not None) == protection
 
 
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_core_pod_group_keeps_its_claims_where_that_is_switched_on(keeps: bool) -> None:
+    made = registry(podgroup_claims=keeps)
+    groups = made.resource("podgroups.scheduling.k8s.io")
+    claims = [{"name": "gpu", "resourceClaimName": "c"}]
+    spec = {"schedulingPolicy": {"gang": {"minCount": 2}}, "resourceClaims": claims}
+    item = made.create(groups, {"metadata": {"name": "g"}, "spec": spec}, namespace="default")
+    assert item.decode()["spec"].get("resourceClaims") == (claims if keeps else None)
+
+
 def test_bootstrap_may_come_twice() -> None:
     made = registry()
     bootstrap(made)

@@ -129,7 +129,7 @@ class Commits:
             for info in group.in_state(MemberState.PENDING):
                 self._nominations.unwrite(info)
             self._shared.count("rejections")
-            if self._shared.claim_uses.left_s:
+            if self._shared.claim_uses.may_be_left:
                 self._shared.mark_group(group)  # what was found allocated for it may be why it does not fit
             if is_pending:
                 self._shared.queue.back_off(group, Cause.SAID_LATER, self._shared.now_s)

@@ -49,14 +49,19 @@ NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
 def builtin_strategies(
-    *, service_accounts: bool = False, not_ready_taint: bool = False, podgroup_protection: bool = True
+    *,
+    service_accounts: bool = False,
+    not_ready_taint: bool = False,
+    podgroup_protection: bool = True,
+    podgroup_claims: bool = False,
 ) -> dict[str, Strategy]:
     """Returns strategies by `Resource.key`. The options are admission plugins that are useful only if a
     controller acts on their changes.
 
     `service_accounts`: pods run as the account `default` of their namespace. `not_ready_taint`: a new node is
     tainted until it is ready. `podgroup_protection`: core PodGroups get the finalizer that a controller
-    removes.
+    removes. `podgroup_claims`: they keep the resource claims that their members share, which is the feature
+    gate DRAWorkloadResourceClaims.
     """
     return {
         "/pods": PodStrategy(service_accounts=service_accounts),
@@ -67,7 +72,9 @@ def builtin_strategies(
         "events.k8s.io/events": NewEventStrategy(),
         "coordination.k8s.io/leases": LeaseStrategy(),
         "scheduling.k8s.io/priorityclasses": PriorityClassStrategy(),
-        "scheduling.k8s.io/podgroups": PodGroupStrategy(protection=podgroup_protection),
+        "scheduling.k8s.io/podgroups": PodGroupStrategy(
+            protection=podgroup_protection, claims=podgroup_claims
+        ),
         "policy/poddisruptionbudgets": BudgetStrategy(),
         "apiextensions.k8s.io/customresourcedefinitions": DefinitionStrategy(),
         "batch/jobs": JobStrategy(),

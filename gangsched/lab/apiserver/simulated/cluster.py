@@ -173,6 +173,7 @@ class SimulatedCluster:
             self._budgets.heard(change, now_s)
         elif collection == self._pod_groups.storage_key:
             self._pod_groups.heard(change)
+            self._claims.group_heard(change)
         elif collection == self._claims.storage_key:
             self._claims.heard(change)
         elif collection == self._claims.template_key:

@@ -1,12 +1,15 @@
 """PodGroups of the core API: how many pods of a group start together.
 
-Lives here: the strategy, for the fields enabled by the feature gate GenericWorkload alone. Not here: removing
+Lives here: the strategy, for the fields enabled by the feature gate GenericWorkload, and on demand by
+DRAWorkloadResourceClaims. Not here: removing
 the protection finalizer of a group that is being deleted (a controller does). Source:
 pkg/registry/scheduling/podgroup, the validation tags of k8s.io/api scheduling/v1beta1,
 plugin/pkg/admission/priority of Kubernetes 1.37.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from gangsched.api_rules import names
 from gangsched.api_rules.names import Problems
@@ -18,21 +21,23 @@ from gangsched.lab.apiserver.strategy import Context, Object, Strategy, keep
 
 PROTECTION = "scheduling.k8s.io/podgroup-protection"
 # Their own feature gates are off: their values are dropped.
-_GATED = ("schedulingConstraints", "resourceClaims", "preemptionPolicy", "parentCompositePodGroupName")
-_FIXED = ("workloadRef", "disruptionMode", "priorityClassName", "priority")
+_GATED = ("schedulingConstraints", "preemptionPolicy", "parentCompositePodGroupName")
+_FIXED = ("workloadRef", "resourceClaims", "disruptionMode", "priorityClassName", "priority")
 _POLICIES = ("basic", "gang")
 
 
 class PodGroupStrategy(Strategy):
-    """`protection`: a group gets the finalizer that keeps it while it has pods."""
+    """`protection`: a group gets the finalizer that keeps it while it has pods. `claims`: the feature gate
+    DRAWorkloadResourceClaims is on, so that claims which its members share are kept."""
 
     allows_unconditional_update = False
 
-    def __init__(self, *, protection: bool = True) -> None:
+    def __init__(self, *, protection: bool = True, claims: bool = False) -> None:
         self._protection = protection
+        self._gated = _GATED if claims else (*_GATED, "resourceClaims")
 
     def prepare_for_create(self, obj: Object, context: Context) -> None:
-        _default(obj)
+        _default(obj, self._gated)
         _admit_priority(obj, context)
         if self._protection:
             finalizers = obj["metadata"].get("finalizers") or []
@@ -47,7 +52,7 @@ class PodGroupStrategy(Strategy):
                 keep(key, new["metadata"], old["metadata"])
             new["status"] = new.get("status") or {}
             return
-        _default(new)
+        _default(new, self._gated)
         keep("status", new, old)
 
     def validate(self, new: Object, old: Object | None, context: Context) -> list[FieldProblem]:
@@ -65,9 +70,9 @@ class PodGroupStrategy(Strategy):
         ]
 
 
-def _default(group: Object) -> None:
+def _default(group: Object, gated: Sequence[str]) -> None:
     given = group.get("spec") or {}
-    spec = {key: value for key, value in given.items() if key not in _GATED and value is not None}
+    spec = {key: value for key, value in given.items() if key not in gated and value is not None}
     if "disruptionMode" not in spec:
         spec["disruptionMode"] = {"single": {}}
     group["spec"] = spec

@@ -13,6 +13,7 @@ from gangsched.lab.apiserver.storage.store import Item
 MAX_CONSUMERS = 256
 PROTECTION = "resource.kubernetes.io/delete-protection"
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
+SCHEDULING = "scheduling.k8s.io"
 
 
 class Consumer(msgspec.Struct, rename="camel", frozen=True):
@@ -26,6 +27,11 @@ class Consumer(msgspec.Struct, rename="camel", frozen=True):
     @property
     def is_pod(self) -> bool:
         return not self.api_group and self.resource == "pods"
+
+    @property
+    def is_group(self) -> bool:
+        """Whether it is a PodGroup."""
+        return self.api_group == SCHEDULING and self.resource == "podgroups"
 
 
 class _Result(msgspec.Struct, rename="camel"):
@@ -102,27 +108,92 @@ class ClaimView(msgspec.Struct):
                 return owner.name, owner.uid
         return "", ""
 
+    @property
+    def controller_uid(self) -> str:
+        """UID of what it was made for; "" if a user made it."""
+        return next((owner.uid for owner in self.metadata.owner_references if owner.controller), "")
+
     def is_for(self, pod: PodView) -> bool:
-        """Whether it was made for this pod."""
-        owners = self.metadata.owner_references
-        return any(owner.controller and owner.uid == pod.uid for owner in owners)
+        """Whether it was made for this pod, or for its PodGroup, whose UID no pod knows."""
+        return any(
+            owner.controller
+            and (
+                owner.uid == pod.uid
+                or (
+                    pod.group != ""
+                    and (owner.kind, owner.name) == ("PodGroup", pod.group)
+                    and owner.api_version.startswith(f"{SCHEDULING}/")
+                )
+            )
+            for owner in self.metadata.owner_references
+        )
 
     def is_reserved_for(self, pod: PodView) -> bool:
-        return any(consumer.uid == pod.uid for consumer in self.status.reserved_for)
+        """Whether it is reserved for the pod, or for its PodGroup."""
+        return any(
+            consumer.uid == pod.uid or (consumer.is_group and consumer.name == pod.group)
+            for consumer in self.status.reserved_for
+        )
+
+
+class _MadeClaim(msgspec.Struct, rename="camel"):
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class _GroupSpec(msgspec.Struct, rename="camel"):
+    resource_claims: tuple[PodClaim, ...] = ()
+
+
+class _GroupStatus(msgspec.Struct, rename="camel"):
+    resource_claim_statuses: tuple[_MadeClaim, ...] = ()
+
+
+class GroupView(msgspec.Struct):
+    """A PodGroup as of the last event: the claims that its members share."""
+
+    metadata: Meta
+    spec: _GroupSpec = msgspec.field(default_factory=_GroupSpec)
+    status: _GroupStatus = msgspec.field(default_factory=_GroupStatus)
+
+    @property
+    def namespace(self) -> str:
+        return self.metadata.namespace
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def claims(self) -> tuple[PodClaim, ...]:
+        return self.spec.resource_claims
 
 
 _decode = msgspec.json.Decoder(ClaimView).decode
+_decode_group = msgspec.json.Decoder(GroupView).decode
 
 
 def claim_of(item: Item) -> ClaimView:
     return _decode(item.raw)
 
 
+def group_of(item: Item) -> GroupView:
+    return _decode_group(item.raw)
+
+
 class NotYet(LookupError):
     """The claim of this entry has not been made."""
 
 
-def claim_name(pod: PodView, entry: PodClaim) -> str | None:
+def claim_name(pod: PodView | GroupView, entry: PodClaim) -> str | None:
     """Returns the name of the claim that an entry of `spec.resourceClaims` means; None: it needs none.
 
     Raises: NotYet.
@@ -132,4 +203,4 @@ def claim_name(pod: PodView, entry: PodClaim) -> str | None:
     for status in pod.status.resource_claim_statuses:
         if status.name == entry.name:
             return status.resource_claim_name
-    raise NotYet(f"claim {entry.name} has not been made for pod {pod.key}")
+    raise NotYet(f"claim {entry.name} has not been made for {pod.key}")

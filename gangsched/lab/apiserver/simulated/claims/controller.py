@@ -8,7 +8,8 @@
     its pod is done, it is reserved for nobody   deleted, if it was made for that pod
 
 An allocation that nobody reserved stays, and so does one that is reserved for a pod which is never bound.
-Consumers that are no pods stay too: claims of PodGroups are off by default (DRAWorkloadResourceClaims).
+A PodGroup's claims are made with it as owner, and named in the status of each member that refers to them;
+their consumer is the PodGroup, taken off when that is gone (DRAWorkloadResourceClaims). Other consumers stay.
 
 Lives here: reconciling. Not here: deleting the claims of deleted pods (lab.apiserver.simulated.garbage).
 cluster.py passes changes in; it reconciles (`act`) once all known changes have been processed.
@@ -20,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
+import msgspec
 import structlog
 
 from gangsched.api_rules.status import StatusError
@@ -27,10 +29,14 @@ from gangsched.lab.apiserver.simulated.api import Api
 from gangsched.lab.apiserver.simulated.claims.claim_view import (
     POD_CLAIM,
     PROTECTION,
+    SCHEDULING,
     ClaimView,
+    Consumer,
+    GroupView,
     NotYet,
     claim_name,
     claim_of,
+    group_of,
 )
 from gangsched.lab.apiserver.simulated.timetable import Timetable
 from gangsched.lab.apiserver.simulated.view import PodClaim, PodView, View
@@ -62,13 +68,17 @@ class Claims:
         self._timetable = timetable
         self._resource = api.resources.get(f"resourceclaims.{_GROUP}")
         self._templates = api.resources.get(f"resourceclaimtemplates.{_GROUP}")
-        self._groups = api.resources.get("podgroups.scheduling.k8s.io")
+        self._groups = api.resources.get(f"podgroups.{SCHEDULING}")
         self.storage_key = self._resource.storage_key
         self.template_key = self._templates.storage_key
         self._claims: dict[Key, ClaimView] = {}
         self._made_for: dict[str, dict[Key, None]] = {}
         self._users = _Index()
         self._users_of_template = _Index()
+        self._members = _Index()
+        self._known_groups: dict[Key, GroupView] = {}
+        self._groups_of_template = _Index()
+        self._groups_to_look_at: dict[Key, None] = {}
         self._pods_to_look_at: dict[str, None] = {}
         self._claims_to_look_at: dict[Key, None] = {}
         self._n_failed: dict[str, int] = {}
@@ -80,23 +90,53 @@ class Claims:
         key = (change.item.namespace, change.item.name)
         before = self._claims.pop(key, None)
         if before is not None:
-            made = self._made_for.get(before.maker[1])
+            made = self._made_for.get(before.controller_uid)
             if made is not None:
                 made.pop(key, None)
                 if not made:
-                    del self._made_for[before.maker[1]]
+                    del self._made_for[before.controller_uid]
         if change.type != "DELETED":
             claim = self._claims[key] = claim_of(change.item)
-            if uid := claim.maker[1]:
+            if uid := claim.controller_uid:
                 self._made_for.setdefault(uid, {})[key] = None
             self._claims_to_look_at[key] = None
         for uid in self._users.of(key):
             if (pod := self._view.pods.get(uid)) is not None:
                 self._note(pod)
+        for place, group in self._known_groups.items():
+            if place[0] == key[0] and key[1] in _names(group):
+                self._groups_to_look_at[place] = None
+
+    def group_heard(self, change: Change) -> None:
+        """A PodGroup was created, changed or deleted."""
+        key = (change.item.namespace, change.item.name)
+        group = group_of(change.item)
+        if not group.claims:
+            return
+        if change.type == "DELETED":
+            self._known_groups.pop(key, None)
+            self._groups_of_template.put(group.uid, ())
+            self._settled(group.uid)
+            for name in _names(group):
+                self._claims_to_look_at[group.namespace, name] = None
+        else:
+            self._known_groups[key] = group
+            asked = (entry.resource_claim_template_name for entry in group.claims)
+            self._groups_of_template.put(group.uid, ((key[0], name) for name in asked if name))
+            if not group.metadata.deletion_timestamp:
+                self._groups_to_look_at[key] = None
+        for uid in self._members.of(key):
+            if (pod := self._view.pods.get(uid)) is not None:
+                self._note(pod)
 
     def template_heard(self, change: Change) -> None:
         """A template was created or changed."""
-        for uid in self._users_of_template.of((change.item.namespace, change.item.name)):
+        key = (change.item.namespace, change.item.name)
+        groups = self._groups_of_template.of(key)
+        self._groups_to_look_at.update(
+            (place, None) for place, group in self._known_groups.items() if group.uid in groups
+        )
+        for uid in self._users_of_template.of(key):
             if (pod := self._view.pods.get(uid)) is not None:
                 self._note(pod)
 
@@ -106,28 +146,33 @@ class Claims:
             self._users.put(pod.uid, ((pod.namespace, name) for name in _names(pod)))
             asked = (entry.resource_claim_template_name for entry in pod.claims)
             self._users_of_template.put(pod.uid, ((pod.namespace, name) for name in asked if name))
+            self._members.put(pod.uid, ((pod.namespace, pod.group),) if pod.group else ())
             self._note(pod)
 
     def pod_gone(self, pod: PodView) -> None:
         """A pod was deleted; this is its last state."""
         if pod.claims or pod.extended_claim:
-            for index in (self._users, self._users_of_template):
+            for index in (self._users, self._users_of_template, self._members):
                 index.put(pod.uid, ())
             self._pods_to_look_at.pop(pod.uid, None)
             self._settled(pod.uid)
             self._free(pod)
 
     def act(self, now_s: float) -> int:
-        """Process all noted pods and claims; returns how many."""
+        """Process all noted groups, pods and claims; returns how many."""
+        groups, self._groups_to_look_at = self._groups_to_look_at, {}
         pods, self._pods_to_look_at = self._pods_to_look_at, {}
         claims, self._claims_to_look_at = self._claims_to_look_at, {}
+        for key in groups:
+            if (group := self._known_groups.get(key)) is not None:
+                self._look_at_group(group, now_s)
         for uid in pods:
             if (pod := self._view.pods.get(uid)) is not None and pod.is_active:
                 self._look_at_pod(pod, now_s)
         for key in claims:
             if (claim := self._claims.get(key)) is not None:
                 self._guarded(key, partial(self._look_at_claim, claim))
-        return len(pods) + len(claims)
+        return len(groups) + len(pods) + len(claims)
 
     def _note(self, pod: PodView) -> None:
         if _is_done(pod):
@@ -165,43 +210,45 @@ class Claims:
         if pod.group and self._api.find(self._groups, pod.namespace, pod.group) is None:
             self._again(pod.uid, now_s)
             return
+        if self._make(pod, now_s) and pod.node:
+            self._reserve(pod)
+
+    def _look_at_group(self, group: GroupView, now_s: float) -> None:
+        if not group.metadata.deletion_timestamp:
+            self._make(group, now_s)
+
+    def _make(self, user: PodView | GroupView, now_s: float) -> bool:
+        """Makes the claims that are missing, and names them in the status; False if that has failed."""
+        is_group = isinstance(user, GroupView)
         try:
-            self._make(pod)
+            made = {entry.name: name for entry in user.claims if (name := self._made(user, entry))}
         except _Failed as failed:
             self._api.event(
-                "Pod",
-                pod,
+                "PodGroup" if is_group else "Pod",
+                user,
                 "FailedResourceClaimCreation",
                 str(failed),
                 component="resource_claim",
                 warning=True,
             )
-            self._again(pod.uid, now_s)
-            return
-        self._settled(pod.uid)
-        if pod.node:
-            self._reserve(pod)
-
-    def _make(self, pod: PodView) -> None:
-        """Raises: _Failed."""
-        made: dict[str, str] = {}
-        for entry in pod.claims:
-            name = self._made(pod, entry)
-            if name:
-                made[entry.name] = name
+            self._again(user.uid, now_s)
+            return False
+        self._settled(user.uid)
         if not made:
-            return
+            return True
 
         def change(obj: Object) -> None:
-            statuses = obj["status"].get("resourceClaimStatuses") or ()
-            kept = {each["name"]: each for each in statuses}
+            status = obj.setdefault("status", {})
+            kept = {each["name"]: each for each in status.get("resourceClaimStatuses") or ()}
             kept |= {name: {"name": name, "resourceClaimName": made[name]} for name in made}
-            obj["status"]["resourceClaimStatuses"] = [kept[name] for name in sorted(kept)]
+            status["resourceClaimStatuses"] = [kept[name] for name in sorted(kept)]
 
-        self._api.modify(self._api.pods, pod.namespace, pod.name, change, uid=pod.uid)
+        resource = self._groups if is_group else self._api.pods
+        self._api.modify(resource, user.namespace, user.name, change, uid=user.uid)
+        return True
 
-    def _made(self, pod: PodView, entry: PodClaim) -> str:
-        """Returns the name of a claim that the pod's status does not name yet; "" if there is nothing to do.
+    def _made(self, user: PodView | GroupView, entry: PodClaim) -> str:
+        """Returns the name of a claim that the status does not name yet; "" if there is nothing to do.
 
         One that was made before, and not written down, is found again. Raises: _Failed.
         """
@@ -209,29 +256,38 @@ class Claims:
         if template is None:
             return ""
         try:
-            name = claim_name(pod, entry)
+            name = claim_name(user, entry)
         except NotYet:
             pass
         else:
-            claim = self._claims.get((pod.namespace, name)) if name is not None else None
-            if name is None or (claim is not None and claim.is_for(pod)):
+            claim = self._claims.get((user.namespace, name)) if name is not None else None
+            if name is None or (claim is not None and _is_for(claim, user)):
                 return ""
-        for key in self._made_for.get(pod.uid, ()):
+        group = None if isinstance(user, GroupView) else self._sharing(user, entry)
+        for key in self._made_for.get(user.uid if group is None else group.uid, ()):
             if (self._claims[key].metadata.annotations or {}).get(POD_CLAIM) == entry.name:
                 return key[1]
-        return self._create(pod, entry.name, template)
+        return self._create(user, entry.name, template) if group is None else ""
 
-    def _create(self, pod: PodView, entry: str, template: str) -> str:
+    def _sharing(self, pod: PodView, entry: PodClaim) -> GroupView | None:
+        """The pod's PodGroup, if the entry is one of that's claims."""
+        group = self._known_groups.get((pod.namespace, pod.group)) if pod.group else None
+        return group if group is not None and entry in group.claims else None
+
+    def _create(self, user: PodView | GroupView, entry: str, template: str) -> str:
         """Raises: _Failed."""
-        found = self._api.find(self._templates, pod.namespace, template)
+        is_group = isinstance(user, GroupView)
+        what = f"{'PodGroup' if is_group else 'Pod'}ResourceClaim {entry}"
+        found = self._api.find(self._templates, user.namespace, template)
         if found is None:
             missing = f'resourceclaimtemplate.{_GROUP} "{template}" not found'
-            raise _Failed(f'PodResourceClaim {entry}: resource claim template "{template}": {missing}')
+            raise _Failed(f'{what}: resource claim template "{template}": {missing}')
         spec = found.decode()["spec"]
         given = spec.get("metadata") or {}
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
+        version, kind = (f"{SCHEDULING}/v1beta1", "PodGroup") if is_group else ("v1", "Pod")
+        owner = {"apiVersion": version, "kind": kind, "name": user.name, "uid": user.uid, "controller": True}
         metadata: Object = {
-            "generateName": _base(pod.name, entry),
+            "generateName": _base(user.name, entry),
             "annotations": {**(given.get("annotations") or {}), POD_CLAIM: entry},
             "ownerReferences": [owner],
         }
@@ -239,9 +295,9 @@ class Claims:
             metadata["labels"] = labels
         claim = {"metadata": metadata, "spec": spec["spec"]}
         try:
-            return self._api.registry.create(self._resource, claim, namespace=pod.namespace).name
+            return self._api.registry.create(self._resource, claim, namespace=user.namespace).name
         except StatusError as error:
-            raise _Failed(f"PodResourceClaim {entry}: create ResourceClaim : {error.message}") from None
+            raise _Failed(f"{what}: create ResourceClaim : {error.message}") from None
 
     def _reserve(self, pod: PodView) -> None:
         """Adds the reservations that are missing of a pod that was bound without them."""
@@ -255,8 +311,12 @@ class Claims:
             if claim is None or (is_made and not claim.is_for(pod)) or not _is_unreserved(claim, pod):
                 continue
 
-            def change(obj: Object) -> None:
-                consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
+            consumer: Object = {"resource": "pods", "name": pod.name, "uid": pod.uid}
+            if (group := self._sharing(pod, entry)) is not None:
+                of_group = {"resource": "podgroups", "name": group.name, "uid": group.uid}
+                consumer = {"apiGroup": SCHEDULING, **of_group}
+
+            def change(obj: Object, consumer: Object = consumer) -> None:
                 obj["status"]["reservedFor"] = [*(obj["status"].get("reservedFor") or ()), consumer]
 
             self._api.modify(self._resource, claim.namespace, claim.name, change, uid=claim.uid)
@@ -269,6 +329,9 @@ class Claims:
     def _look_again(self, now_s: float, *, uid: str) -> None:
         if (pod := self._view.pods.get(uid)) is not None:
             self._note(pod)
+        for key, group in self._known_groups.items():
+            if group.uid == uid:
+                self._groups_to_look_at[key] = None
 
     def _settled(self, uid: str) -> None:
         if self._n_failed.pop(uid, None) is not None:
@@ -278,8 +341,7 @@ class Claims:
 
     def _look_at_claim(self, claim: ClaimView) -> None:
         consumers = claim.status.reserved_for
-        n_left = sum(self._still_needs(consumer.uid) for consumer in consumers if consumer.is_pod)
-        n_left += sum(not consumer.is_pod for consumer in consumers)
+        n_left = sum(self._stays(consumer, claim.namespace) for consumer in consumers)
         if n_left < len(consumers):
             self._take_off(claim, deallocate=not n_left and claim.is_protected)
             if claim.is_protected and not n_left:
@@ -292,9 +354,13 @@ class Claims:
         if not n_left and name and self._is_done(claim.namespace, name, uid):
             self._api.delete(self._resource, claim.namespace, claim.name, uid=claim.uid)
 
-    def _still_needs(self, uid: str) -> bool:
-        pod = self._view.pods.get(uid)
-        return pod is not None and not _is_done(pod)
+    def _stays(self, consumer: Consumer, namespace: str) -> bool:
+        """Whether it may need the claim; of kinds that are not known here, always."""
+        if consumer.is_group:
+            item = self._api.find(self._groups, namespace, consumer.name)
+            return item is not None and item.uid == consumer.uid
+        pod = self._view.pods.get(consumer.uid) if consumer.is_pod else None
+        return not consumer.is_pod or (pod is not None and not _is_done(pod))
 
     def _is_done(self, namespace: str, name: str, uid: str) -> bool:
         """Whether the pod that a claim was made for will not run; a pod that is gone is the collector's."""
@@ -309,7 +375,7 @@ class Claims:
             left = [
                 each
                 for each in obj["status"].get("reservedFor") or ()
-                if each.get("apiGroup") or each["resource"] != "pods" or self._still_needs(each["uid"])
+                if self._stays(msgspec.convert(each, Consumer), claim.namespace)
             ]
             obj["status"]["reservedFor"] = left
             if not left:
@@ -352,8 +418,8 @@ class _Index:
         return list(self._pods.get(key, ()))
 
 
-def _names(pod: PodView) -> list[str]:
-    """The claims that the pod uses, as far as they have been made."""
+def _names(pod: PodView | GroupView) -> list[str]:
+    """The claims that it uses, as far as they have been made."""
     found: list[str] = []
     for entry in pod.claims:
         try:
@@ -362,9 +428,13 @@ def _names(pod: PodView) -> list[str]:
             continue
         if name is not None:
             found.append(name)
-    if pod.extended_claim:
+    if isinstance(pod, PodView) and pod.extended_claim:
         found.append(pod.extended_claim)
     return found
+
+
+def _is_for(claim: ClaimView, user: PodView | GroupView) -> bool:
+    return claim.controller_uid == user.uid if isinstance(user, GroupView) else claim.is_for(user)
 
 
 def _is_done(pod: PodView) -> bool:
