@@ -239,7 +239,7 @@ def test_a_pod_whose_driver_is_gone_is_named() -> None:
 
 def gone_is_ended(patch: pytest.MonkeyPatch) -> None:
     """A pod that the API server has forgotten uses no devices."""
-    patch.setattr(ClaimedDevices, "pod_gone", lambda devices, info: None)
+    patch.setattr(ClaimedDevices, "pod_gone", lambda devices, pod: None)
 
 
 @shows("I14", gone_is_ended)

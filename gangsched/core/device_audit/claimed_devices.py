@@ -49,16 +49,15 @@ class ClaimedDevices:
         if pod.spec.resource_claims and pod.spec.scheduler_name in self._shared.profiles:
             self.unprepared_s.set_if_absent(info.uid, self._shared.now_s + PREPARED_WITHIN_S)
 
-    def pod_gone(self, info: PodInfo) -> None:
-        """Takes in that a pod is gone, before the cache forgets it."""
-        self.unprepared_s.drop(info.uid)
-        pod = info.pod
+    def pod_gone(self, pod: Pod) -> None:
+        """Takes in the last version of a pod that is gone, before the cache forgets it."""
+        self.unprepared_s.drop(pod.metadata.uid)
         if not pod.spec.resource_claims or pod.is_terminal or pod.status.start_time is None:
             return
         book = self._shared.cache.claims
         for claim in book.claims_of(pod).values():
             allocation, uid = claim.status.allocation, claim.metadata.uid
-            others = [one for one in claim.status.reserved_for or () if one.uid != info.uid]
+            others = [one for one in claim.status.reserved_for or () if one.uid != pod.metadata.uid]
             if allocation is not None and not others and uid not in self._held:
                 self._held[uid] = allocation
                 book.keep(allocation)

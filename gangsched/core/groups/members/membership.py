@@ -243,6 +243,7 @@ class Membership:
 
     def remove_pod(self, event: PodDeleted) -> None:
         """Removes a pod that is gone for good."""
+        self._claimed.pod_gone(event.pod)
         self._remove(event.pod.metadata.uid)
 
     def _remove(self, uid: str) -> None:
@@ -252,8 +253,6 @@ class Membership:
         self._audit.pod_gone(uid)
         self.foreign_nominations.forget(uid)
         shared.release_kept(uid)
-        if (known := shared.cache.pods.get(uid)) is not None:
-            self._claimed.pod_gone(known)
         info = shared.cache.remove_pod(uid)
         if info is None:
             return
