@@ -61,9 +61,3 @@ def shows(number: str, *mistakes: Mistake) -> Callable[[Test], Test]:
         return test
 
     return noted
-
-
-OPEN: dict[str, str] = {
-    "I18": "extended resources are not served by claims yet",
-}
-"""Faults that no test shows yet: what is missing."""

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.core.binding.claim_writes import ClaimWrites
+from gangsched.core.cache.cache import Cache
 from gangsched.core.cycle import claim_allocation
 from gangsched.core.resource_claims.book import ClaimBook, Place
 from gangsched.core.resource_claims.candidates import Cluster, NodeOffer
@@ -16,12 +17,17 @@ from gangsched.core.resource_claims.copies import Copies, CopyCount, Digests
 from gangsched.core.resource_claims.holdings import Holdings
 from gangsched.core.resource_claims.joint import JointSolution, PlacedPods, solve
 from gangsched.core.resource_claims.requests import PreparedClaim
+from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import PodInfo
+from gangsched.lab.sim.objects import GPU, make_node
 from gangsched.model import effects as ef
+from gangsched.model.objects import Node
+from gangsched.model.resource_claims.objects import DEVICE_CLASSES, DeviceClass
 from gangsched.model.selectors import matches_node
-from tests.core.claims import ClaimCluster, Json, wish
+from tests.core.claims import DRIVER, ClaimCluster, Json, gpus, wish
 from tests.core.test_resource_claims import gang
 from tests.public_faults.faults import shows
+from tests.support.scenario import gang as plain_gang
 
 CHANNELS = "compute-domain.nvidia.com"
 Before = Sequence[tuple[Digests, int]]
@@ -181,3 +187,35 @@ def test_a_device_that_several_nodes_publish_is_given_out_once() -> None:
     assert len([one for one in c.all(ef.PatchClaim) if one.is_status]) == 1
     c.delete("p").lose("p-gpu").settled()
     assert c.are_bound("q") == [True]
+
+
+def both_are_counted(patch: pytest.MonkeyPatch) -> None:
+    """A node has the GPUs of its device plugin and those of its ResourceSlices."""
+    put = Cache.put_node
+
+    def adds(cache: Cache, node: Node) -> tuple[list[ClusterChange], str]:
+        room = dict(node.status.allocatable or {})
+        room[GPU] = int(room[GPU]) + len(cache.claims.offer(node).devices)
+        return put(cache, replace(node, status=replace(node.status, allocatable=room)))
+
+    patch.setattr(Cache, "put_node", adds)
+
+
+@shows("I18", both_are_counted)
+def test_gpus_that_a_node_offers_in_two_ways_are_counted_once() -> None:
+    """GPUs of one node were counted by the device plugin and by DRA.
+
+    Pods that request the resource are counted by the plugin alone: where there is none, claims do not serve
+    them (yet).
+    github.com/kai-scheduler/KAI-Scheduler/pull/1177
+    """
+    c = ClaimCluster()
+    selectors = [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}]
+    spec = {"selectors": selectors, "extendedResourceName": GPU}
+    c.put(DEVICE_CLASSES, {"metadata": {"name": "gpu", "uid": "uid-gpu"}, "spec": spec}, DeviceClass)
+    for name, n_by_plugin in (("both", 2), ("slices", 0)):
+        c.slice(f"slice-{name}", gpus(name, 2)).node(make_node(name, gpus=n_by_plugin, listed=False))
+    c.submit(plain_gang("three", pods=3), plain_gang("two", pods=2)).run()
+    assert c.untouched("three")
+    assert c.nodes_of("two") == ["both", "both"]
+    assert c.ids("two-0") == set(), "its device plugin chooses"
