@@ -19,7 +19,7 @@ import yaml
 from gangsched.errors import ApiError, ConfigError
 from gangsched.lab.controlplane.assets import Assets
 from gangsched.lab.controlplane.build import REQUIRE_VARIABLE
-from gangsched.lab.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.processes import GANG_GATE, GROUP_CLAIMS_GATE, ControlPlane
 from gangsched.model.pod_group import GANG_KEY
 from gangsched.model.resource_claims.objects import FINALIZER
 from tests.conftest import wipe
@@ -245,8 +245,9 @@ class History:
             claim = self._claims.get(one)
             assert claim is not None, f"{name} is bound, its claim {one} is not there"
             assert devices_of(claim), f"{name} is bound, its claim {one} is not allocated"
-            reserved = [entry["uid"] for entry in claim["status"].get("reservedFor", ())]
-            assert uid in reserved, f"{name} is bound, its claim {one} is not reserved for it"
+            entries = claim["status"].get("reservedFor", ())
+            is_reserved = any(entry["uid"] == uid or is_of_group(entry, pod) for entry in entries)
+            assert is_reserved, f"{name} is bound, its claim {one} is not reserved for it"
             assert FINALIZER in claim["metadata"].get("finalizers", ()), f"{one} has no finalizer"
             pools = {pool for _, pool, _ in devices_of(claim)}
             assert pools == {node_of(pod)}, f"{name} is on {node_of(pod)}, its devices on {pools}"
@@ -259,13 +260,15 @@ class History:
 
     def _check_whole(self, gang: str, first: Json) -> None:
         """When a gang's first pod is bound, so many of its pods have all they need."""
-        reserved = {
-            entry["uid"]
+        entries = [
+            entry
             for claim in self._claims.values()
             if devices_of(claim)
             for entry in claim["status"].get("reservedFor", ())
-            if entry["name"].rpartition("-")[0] == gang
-        }
+        ]
+        if any(is_of_group(entry, first) for entry in entries):
+            return  # that is one entry for all of them
+        reserved = {one["uid"] for one in entries if one["name"].rpartition("-")[0] == gang}
         wanted = self._gangs[gang] if first["spec"].get("resourceClaims") else 0
         n, name = len(reserved), first["metadata"]["name"]
         assert n >= wanted, f"{name} is bound while claims are reserved for {n} of {wanted} of its gang"
@@ -281,6 +284,12 @@ def check_claims(
     for _, sight, is_claim in sorted(order, key=lambda one: one[0]):
         (history.see_claim if is_claim else history.see_pod)(sight.type, sight.pod)
     return history.lost
+
+
+def is_of_group(entry: Json, pod: Json) -> bool:
+    """Whether a reservation is that of the pod's PodGroup."""
+    group = pod["spec"].get("schedulingGroup", {}).get("podGroupName")
+    return group is not None and (entry["resource"], entry["name"]) == ("podgroups", group)
 
 
 def version_of(sight: Sight) -> int:
@@ -324,8 +333,8 @@ def wish(*requests: Json, **more: Any) -> Json:
 
 
 @contextmanager
-def claim_control_plane(assets: Assets) -> Iterator[ControlPlane]:
-    """A control plane with Kubernetes' own resourceclaim controller.
+def claim_control_plane(assets: Assets, *, of_groups: bool = False) -> Iterator[ControlPlane]:
+    """A control plane with Kubernetes' own resourceclaim controller; of_groups: with claims of PodGroups.
 
     Skips the test where KUBEBUILDER_ASSETS names a folder without a controller manager.
     """
@@ -335,8 +344,12 @@ def claim_control_plane(assets: Assets) -> Iterator[ControlPlane]:
         if os.environ.get(REQUIRE_VARIABLE) == "1":
             pytest.fail(f"{REQUIRE_VARIABLE}=1, but: {error}", pytrace=False)
         pytest.skip(f"no real resourceclaim controller: {error}")
-    with ControlPlane(assets=assets, unsafe_no_fsync=True) as plane:
-        plane.start_controllers("resourceclaim-controller")
+    gates, names, flags = [], ["resourceclaim-controller"], []
+    if of_groups:
+        gates, flags = [GROUP_CLAIMS_GATE], [GANG_GATE, GROUP_CLAIMS_GATE]
+        names += ["garbage-collector-controller", "podgroup-protection-controller"]
+    with ControlPlane(assets=assets, apiserver_flags=gates, unsafe_no_fsync=True) as plane:
+        plane.start_controllers(*names, flags=flags)
         yield plane
 
 
