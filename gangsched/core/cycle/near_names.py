@@ -18,7 +18,7 @@ from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.core.why import Why
 from gangsched.core.why.not_tried import NotDoneYet
 from gangsched.model.objects import SelectorRequirement, Taint, Toleration
-from gangsched.model.resource_claims.objects import DEVICE_CLASS_PREFIX, DEVICE_CLASSES
+from gangsched.model.resource_claims.objects import DEVICE_CLASS_PREFIX
 from gangsched.model.text.printable import shown
 from gangsched.reading.strict import nearest
 
@@ -42,8 +42,9 @@ def near_names(short: Shortage) -> Iterator[Why]:
         if device_class := _class_of(name, short):
             yield NotDoneYet(
                 f"{name} is offered by Dynamic Resource Allocation alone (DeviceClass {device_class}), which"
-                " gangsched does not allocate (yet): run a device plugin for it on the nodes, or leave the"
-                " pod to kube-scheduler (schedulerName: default-scheduler)."
+                " gangsched does not allocate by that name (yet): give the pod a resource claim instead, run"
+                " a device plugin for it on the nodes, or leave the pod to kube-scheduler (schedulerName:"
+                " default-scheduler)."
             )
         elif name in template.missing:
             yield f"No node offers {name}{nearest(name, view.table.names) or '.'}"
@@ -66,9 +67,7 @@ def _class_of(resource: str, short: Shortage) -> str:
     """The DeviceClass that offers the resource; "" for none. Source: KEP-5004, extendedResourceName."""
     if resource.startswith(DEVICE_CLASS_PREFIX):
         return resource.removeprefix(DEVICE_CLASS_PREFIX)
-    classes = short.trial.objects(DEVICE_CLASSES).values()
-    found = [one.metadata.name for one in classes if one.spec.extended_resource_name == resource]
-    return min(found, default="")
+    return short.trial.claims.class_of(resource)
 
 
 def _selected(template: PodTemplate, view: NodeQueries) -> Iterator[str]:

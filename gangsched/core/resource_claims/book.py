@@ -24,6 +24,7 @@ from gangsched.core.resource_claims.selectors import Selectors
 from gangsched.model.objects import Node, Pod
 from gangsched.model.resource_claims.objects import (
     CLAIMS,
+    DEVICE_CLASS_PREFIX,
     DEVICE_CLASSES,
     SLICES,
     TAINT_RULES,
@@ -90,6 +91,8 @@ class ClaimBook:
         """Changes with classes and taint rules, by which equal devices may differ from then on."""
         self._rules: dict[str, DeviceTaintRule] = {}
         self.cluster = Cluster(self.holdings, self.selectors, self._rules)
+        self._serving: dict[str, str] | None = None
+        """By extended resource: the class that serves it; None: not known now."""
         self._unread: dict[str, str] = {}
         self._named: dict[Place, str] = {}
         self._users: dict[Place, dict[str, bool]] = {}
@@ -189,6 +192,7 @@ class ClaimBook:
         self.stale.update(dict.fromkeys(self._users.get(place, ())))
 
     def _reconsider(self) -> None:
+        self._serving = None
         self.edition += 1
         self._prepared.clear()
         self.touched[""] = None
@@ -430,6 +434,32 @@ class ClaimBook:
         self._offers[name] = _Offer(labels, revision, offer)
         return offer
 
+    def class_of(self, resource: str) -> str:
+        """Returns the DeviceClass that serves an extended resource (KEP-5004); "" for none. Of several the
+        newest counts, then the first by name. Source: k8s.io/dynamic-resource-allocation v0.37.1
+        `deviceclass/extendedresourcecache`."""
+        if resource.startswith(DEVICE_CLASS_PREFIX):
+            name = resource.removeprefix(DEVICE_CLASS_PREFIX)
+            return name if name in self.classes else ""
+        if self._serving is None:
+            self._serving = {}
+            for name, one in sorted(self.classes.items()):
+                own = one.spec.extended_resource_name
+                other = self._serving.get(own) if own else None
+                if own and (other is None or _made_s(one) > _made_s(self.classes[other])):
+                    self._serving[own] = name
+        return self._serving.get(resource, "")
+
+    def serves(self, node: Node, device_class: str) -> bool:
+        """Whether the node has a device of the class, whoever has it now."""
+        selectors = self.classes[device_class].spec.selectors or ()
+        texts = [one.cel.expression for one in selectors if one.cel is not None]
+        offer = self.offer(node)
+        return len(texts) == len(selectors) and any(
+            offer.has(device) and all(self.selectors.verdict(text, device) is True for text in texts)
+            for device, _ in offer.devices
+        )
+
     def forget_node(self, name: str) -> None:
         """Forgets what is kept of a node that is gone."""
         self._offers.pop(name, None)
@@ -450,6 +480,11 @@ class ClaimBook:
     def digest(self, uid: str) -> str:
         """Returns the digest of the claim's spec."""
         return self._digests[uid]
+
+
+def _made_s(one: DeviceClass) -> float:
+    made = one.metadata.creation_timestamp
+    return 0.0 if made is None else made.timestamp()
 
 
 def _group_of(pod: Pod) -> Place | None:

@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
+from gangsched.core.cache.cluster_view import ClusterView
 from gangsched.core.cache.view.room import RoomQueries
 from gangsched.core.framework.interface import (
     EVERYWHERE,
@@ -34,7 +35,7 @@ from gangsched.core.framework.interface import (
 from gangsched.core.types.templates.per_template import PerTemplate
 from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.core.why import Why
-from gangsched.core.why.nodes import Insufficient
+from gangsched.core.why.nodes import Insufficient, ServedByClass
 from gangsched.errors import ParseError
 from gangsched.model.resources import (
     CPU,
@@ -205,16 +206,19 @@ class NodeResourcesFit:
         return None if total is None else np.maximum(total, 0)
 
     def reasons(
-        self, state: CycleState, template: PodTemplate, view: RoomQueries
+        self, state: CycleState, template: PodTemplate, view: ClusterView
     ) -> Sequence[tuple[Why, BoolArray]]:
-        found: list[tuple[Why, BoolArray]] = [
-            ("Too many pods" if name == PODS else Insufficient(name), view.free(column) < amount)
-            for name, column, amount in self._asked(template)
-        ]
-        if template.missing:
-            nowhere = np.ones(view.n_rows, dtype=np.bool_)
-            missing = [name for name in template.missing if not self._ignores(name)]
-            found += [(Insufficient(name), nowhere) for name in missing]
+        found: list[tuple[Why, BoolArray]] = []
+        for name, column, amount in self._asked(template):
+            short = view.free(column) < amount
+            if name == PODS:
+                found.append(("Too many pods", short))
+            else:
+                found += _short(name, short, short & (view.allocatable(column) <= 0), view)
+        nowhere = np.ones(view.n_rows, dtype=np.bool_)
+        for name in template.missing:
+            if not self._ignores(name):
+                found += _short(name, nowhere, nowhere, view)
         return found
 
     def score(
@@ -312,6 +316,22 @@ def _scoring_requests(template: PodTemplate) -> Mapping[str, int]:
         return pod_requests(template.spec, unstated=SCORING_DEFAULTS, pod_level=False)
     except ParseError:
         return template.requests  # such a template is rejected before scoring
+
+
+def _short(
+    name: str, short: BoolArray, without: BoolArray, view: ClusterView
+) -> Iterator[tuple[Why, BoolArray]]:
+    """Yields why nodes have too little of the resource; `without`: those that have none of it. There a
+    DeviceClass may serve it, or else a device plugin would."""
+    device_class = view.claims.class_of(name) if "/" in name else ""
+    if device_class:
+        served = np.zeros(view.n_rows, dtype=np.bool_)
+        for row in np.flatnonzero(without & view.live).tolist():
+            node = view.node(row)
+            served[row] = node is not None and view.claims.serves(node, device_class)
+        yield ServedByClass(name, device_class), served
+        short = short & ~served
+    yield Insufficient(name), short
 
 
 def _score_table(strategy: ScoringStrategy) -> IntArray | None:
