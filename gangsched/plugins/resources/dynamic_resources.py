@@ -284,11 +284,12 @@ def _why_not(view: ClusterView, placed: Sequence[PlacedPods]) -> str:
 
 def _placed(view: ClusterView) -> dict[int, list[tuple[tuple[ClaimNeed, ...], int]]]:
     """By row: the pods with claims that were placed on the Trial, (what each needs, how many)."""
-    found: dict[int, list[tuple[tuple[ClaimNeed, ...], int]]] = {}
+    found: dict[int, dict[tuple[ClaimNeed, ...], int]] = {}
     for row, template, n in view.placed:
         if template.claims:
-            found.setdefault(row, []).append((template.claims, n))
-    return found
+            there = found.setdefault(row, {})
+            there[template.claims] = there.get(template.claims, 0) + n
+    return {row: [*there.items()] for row, there in found.items()}
 
 
 def _n_sharing(view: ClusterView) -> dict[str, int]:
