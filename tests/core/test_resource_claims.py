@@ -541,3 +541,25 @@ def test_a_node_that_still_serves_another_compute_domain_is_left_out() -> None:
     serves("uid-of-ours")
     c.run()
     assert c.n_bound() == 2
+
+
+def test_a_selector_that_fails_on_a_node_that_suits_ends_the_attempt_everywhere() -> None:
+    """As in Kubernetes: what is mistaken is to be seen. A node that does not suit is not asked."""
+    c = ClaimCluster().offer("n", gpus_each=2).offer("m")
+    spec = gpus("k", 2)
+    for device in spec["devices"]:
+        del device["attributes"]["model"]
+    c.node(make_node("k", gpus=0, listed=False)).slice("slice-k", spec)
+    asks = wish(1, f"device.attributes['{DRIVER}'].model == 'H200'")
+    c.submit(gang(c, "g", 2, asks)).run()
+    assert c.untouched("g")
+    assert "request gpu: selector #0 on device gpu.example.com/k/gpu-0: CEL runtime error:" in c.said("g-0")
+    assert not c.all(ef.PatchClaim)
+    elsewhere = c.want("elsewhere", asks, cpu="32")
+    c.node(make_node("k", gpus=0, cpu=16, listed=False)).submit(elsewhere).run()
+    assert c.n_bound() == 1
+    for device in spec["devices"]:
+        device["attributes"]["model"] = {"string": "A10"}
+    spec["pool"]["generation"] = 2
+    c.slice("slice-k", spec).run()
+    assert c.n_bound() == 3

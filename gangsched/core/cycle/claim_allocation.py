@@ -1,4 +1,5 @@
-"""Which devices the claims of placed members get: decided once all of them have their nodes.
+"""Which devices the claims of placed members get: decided once all of them have their nodes; and whether a
+selector fails on a device, which ends the attempt.
 
 Called by core.cycle.cycle. Nodes are solved one by one where they do not depend on each other, so that what a
 plan costs grows with its members. plugins.resources.dynamic_resources has counted that it is possible.
@@ -11,13 +12,18 @@ from hashlib import blake2b
 from itertools import count
 from uuid import UUID
 
+import numpy as np
+
 from gangsched.core.cache.cluster_view import ClusterView
+from gangsched.core.framework.profile import CLAIMS, Demand
 from gangsched.core.resource_claims.book import ClaimBook
-from gangsched.core.resource_claims.candidates import AllocationError
+from gangsched.core.resource_claims.candidates import AllocationError, SelectorFailed
 from gangsched.core.resource_claims.joint import PlacedPods, open_shared, solve
 from gangsched.core.resource_claims.requests import ClaimProblem
 from gangsched.core.resource_claims.results import allocation
 from gangsched.core.types.placement import Placement
+from gangsched.core.types.templates.pod_template import PodTemplate
+from gangsched.model.cel.values import SelectorError
 from gangsched.model.resource_claims.objects import Allocation
 
 
@@ -42,6 +48,43 @@ def allocate_claims(view: ClusterView, placements: Sequence[Placement]) -> dict[
             return "the search for devices for its resource claims was given up"
         found |= mine
     return found
+
+
+def failed_selector(demand: Demand, template: PodTemplate, view: ClusterView) -> str:
+    """Returns why a pod of the template fits nowhere because a selector fails on a device of a node that
+    suits it otherwise; "": none does.
+
+    Kubernetes ends the attempt with that error, though other nodes may have devices: such a selector is to be
+    mended, and on which nodes it happens to work says nothing.
+    """
+    book, needs = view.claims, template.claims or ()
+    try:
+        claims = [book.prepared(need.digest) for need in needs if need.digest]
+        claims += [book.prepared(book.digest(uid)) for uid in open_shared(book, needs)]
+    except ClaimProblem:
+        return ""
+    asked = {text for claim in claims for request in claim.requests for text in request.selectors}
+    failing = asked & book.selectors.failing
+    if not failing:
+        return ""
+    state, status = demand.pre_filter(template, view)
+    if not status.is_success:
+        return ""
+    for row in np.flatnonzero(demand.profile.filtering.reaching(CLAIMS, state, template, view)).tolist():
+        node = view.node(row)
+        if node is None or not any(
+            isinstance(book.selectors.verdict(text, device), SelectorError)
+            for device, _ in book.offer(node).devices
+            for text in failing
+        ):
+            continue
+        try:
+            solve(book, [PlacedPods(node, needs)], view.claimed)
+        except SelectorFailed as error:
+            return error.reason
+        except AllocationError:
+            continue
+    return ""
 
 
 def _allocated(book: ClaimBook, view: ClusterView, part: Sequence[Placement]) -> dict[str, Allocation] | None:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.cache.view.room import RoomQueries
-from gangsched.core.cycle.claim_allocation import allocate_claims
+from gangsched.core.cycle.claim_allocation import allocate_claims, failed_selector
 from gangsched.core.cycle.device_allocation import n_sets, settle
 from gangsched.core.cycle.domains.domains import topology_of
 from gangsched.core.cycle.domains.topology import place_in_domains
@@ -30,7 +30,7 @@ from gangsched.core.cycle.placing import Placing, pre_filtered
 from gangsched.core.cycle.roles import n_of_role_fit
 from gangsched.core.cycle.shared_room import TemplateMembers, n_at_most, takes_at_most
 from gangsched.core.cycle.unit_limits import over_unit_limit, weight_of
-from gangsched.core.framework.interface import CycleState, Status
+from gangsched.core.framework.interface import Code, CycleState, Status
 from gangsched.core.framework.plan import (
     FitError,
     Plan,
@@ -100,6 +100,11 @@ def run_cycle(
             lambda narrowed, budget: _run(narrowed, view, topology_key, nominated, budget),
             search_budget,
         )
+    for demand in demands if view.claims.selectors.failing else ():
+        for template, members in demand.by_template().values():
+            if template.claims and (why := failed_selector(demand, template, view)):
+                failed = of_member(members[0], why)
+                return FitError(demand.group, failed, ((CLAIMS, template),), Code.UNRESOLVABLE)
     if isinstance(answer, Plan) and any(one.info.template.claims for one in answer.placements):
         found = allocate_claims(view, answer.placements)
         if isinstance(found, str):

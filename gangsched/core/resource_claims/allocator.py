@@ -168,7 +168,7 @@ class _Search:
         # Where a selector fails on a device, the search ends when it meets that device, as Kubernetes' does;
         # so it has to take the same way.
         self._is_literal = any(
-            one.error
+            one.error is not None
             for wants in self._made.values()
             for each in wants
             for want in each
@@ -247,8 +247,8 @@ class _Search:
                 return False
         elif self._is_whole(device.id, own):
             return False
-        if one.error:
-            raise AllocationError(one.error)
+        if one.error is not None:
+            raise one.error
         is_counted = device.counters and not (device.shareable and self._is_shared(device.id, own))
         if is_counted and not self._has_counters(one, own):
             return False

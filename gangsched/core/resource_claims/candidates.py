@@ -18,11 +18,16 @@ from gangsched.model.resource_claims.objects import MAX_RESULTS, DeviceTaint, De
 
 
 class AllocationError(Exception):
-    """What ends the search on all nodes alike, as a selector that fails on a device."""
+    """What ends the search on a node."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class SelectorFailed(AllocationError):
+    """A selector that fails on a device. It ends the attempt on all nodes alike, as Kubernetes' does: where
+    what it reads is missing cannot be told from where it is wrong."""
 
 
 class Cluster(NamedTuple):
@@ -82,7 +87,7 @@ class Candidate:
         self.at = at
         self.device = device
         self.pool = pool
-        self.error = ""
+        self.error: AllocationError | None = None
         self.is_tainted = False
         self.taken: dict[str, Consumption] = {}
 
@@ -123,8 +128,8 @@ def _wanted(claim: PreparedClaim, request: Request, place: NodeOffer, cluster: C
         one = Candidate(at, device, pool)
         if _admits(request, one, place, cluster):
             candidates.append(one)
-        if request.is_all and one.error:
-            raise AllocationError(one.error)
+        if request.is_all and one.error is not None:
+            raise one.error
     n = len(candidates) if request.is_all else request.count
     numbers = tuple(i for i, one in enumerate(claim.constraints) if one.concerns(request))
     return WantedDevices(request, candidates, n, numbers)
@@ -138,17 +143,19 @@ def _admits(request: Request, one: Candidate, place: NodeOffer, cluster: Cluster
         if verdict is False:
             return False
         if isinstance(verdict, SelectorError):
-            one.error = _failed(request, number, device, verdict)
+            one.error = SelectorFailed(_failed(request, number, device, verdict))
             return True
     if device.own_reach is not None and not place.has(device):
         if not device.own_reach.problem:
             return False
-        one.error = f"device {device.id}: its node selector: {device.own_reach.problem}"
+        one.error = AllocationError(f"device {device.id}: its node selector: {device.own_reach.problem}")
         return True
     try:
         taken = consumption(request.capacity, device.capacity)
     except CapacityError as error:
-        one.error = f"request {request.name}: checking capacity for device {device.id}: {error}"
+        one.error = AllocationError(
+            f"request {request.name}: checking capacity for device {device.id}: {error}"
+        )
         return True
     if taken is None:
         return False
@@ -163,4 +170,4 @@ def _failed(request: Request, number: int, device: ListedDevice, error: Selector
         whose = f"class {request.device_class.metadata.name}: selector #{number}"
     else:
         whose = f"request {request.name}: selector #{number - request.of_class}"
-    return f"{whose} on device {device.id}: {error}"
+    return f"{whose} on device {device.id}: CEL runtime error: {error}"

@@ -28,9 +28,11 @@ class _Compiled:
     """An expression, and its answers by what it reads of a device. attributes, capacities: None: all there
     are."""
 
-    __slots__ = ("answers", "attributes", "capacities", "error", "selector")
+    __slots__ = ("answers", "attributes", "capacities", "error", "expression", "failing", "selector")
 
-    def __init__(self, expression: str) -> None:
+    def __init__(self, expression: str, failing: set[str]) -> None:
+        self.expression = expression
+        self.failing = failing
         self.answers: dict[Hashable, Verdict] = {}
         self.selector: cel.DeviceSelector | None = None
         self.error: SelectorError | None = None
@@ -54,6 +56,8 @@ class _Compiled:
             if len(self.answers) >= _MAX_ANSWERS:
                 self.answers.clear()
             found = self.answers[key] = _evaluated(self.selector, device)
+            if isinstance(found, SelectorError):
+                self.failing.add(self.expression)
         return found
 
     def _projected(self, device: ListedDevice, reads: Reads) -> Hashable:
@@ -75,6 +79,8 @@ class Selectors:
 
     def __init__(self) -> None:
         self._compiled: dict[str, _Compiled] = {}
+        self.failing: set[str] = set()
+        """Expressions that failed on a device that they were asked about."""
 
     def verdict(self, expression: str, device: ListedDevice) -> Verdict:
         """Whether it is true of the device, or why that cannot be known."""
@@ -94,7 +100,8 @@ class Selectors:
         if found is None:
             if len(self._compiled) >= _MAX_EXPRESSIONS:
                 self._compiled.clear()
-            found = self._compiled[expression] = _Compiled(expression)
+                self.failing.clear()
+            found = self._compiled[expression] = _Compiled(expression, self.failing)
         return found
 
 

@@ -321,6 +321,22 @@ class Filtering:
             rows = np.array(sorted(changed), dtype=np.int64)
             values[rows] = self._ask_capacity(state, template, view, mask, rows)
 
+    def reaching(self, plugin: str, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray:
+        """Where all Filters but this plugin's allow one pod, those that look at nodes one by one left out:
+        bool[n_rows]."""
+        mask = self.feasible(state, template, view)
+        if state.subset is not None:
+            mask = mask & state.subset
+        for one in (*self.by_cycle, *self.seeing):
+            if one.name != plugin and one.name not in state.skipped:
+                own = self._mask(one, state, template, view)
+                mask = mask if own is None else mask & own
+        for counting in self.capacities:
+            if counting.name != plugin and counting.name not in state.unconcerned:
+                n = self._ask(counting.name, "Filter", counting.capacity, state, template, view, EVERYWHERE)
+                mask = mask if n is None else mask & (n > 0)
+        return mask
+
     def is_cached(self, template: PodTemplate, capacity: IntArray) -> bool:
         """Whether `capacity` is the cached array itself: the capacity of the cache's own nodes."""
         kept = self._capacities.get(template.serial)
