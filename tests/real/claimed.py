@@ -171,13 +171,12 @@ class ClaimCluster(Cluster):
         """
         mark = self.plane.request("POST", CLAIMS, {"metadata": {"generateName": "mark-"}, "spec": wish()})
         name = mark["metadata"]["name"]
-
-        def is_shown() -> bool:
-            assert not self.claims.trouble, self.claims.trouble
-            return name in self.claims.pods
-
-        self.eventually(is_shown, "the watch of claims shows the latest")
+        self.eventually(lambda: name in self.claims.pods, "the watch of claims shows the latest")
         self.plane.request("DELETE", f"{CLAIMS}/{name}", AT_ONCE)
+
+    def _check_alive(self) -> None:
+        super()._check_alive()
+        assert not self.claims.trouble, self.claims.trouble
 
     def close(self) -> None:
         super().close()

@@ -257,7 +257,8 @@ class Cluster:
         until(seen, what, timeout_s=timeout_s, story=self._story, check=self._check_alive)
 
     def _check_alive(self) -> None:
-        assert not self._alive(), self._alive()
+        trouble = self.picture.trouble or self._alive()
+        assert not trouble, trouble
 
     def _story(self) -> str:
         """For a test that fails: what was said to people, and the scheduler's log."""

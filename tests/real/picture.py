@@ -26,6 +26,8 @@ LABEL = ".nvidia.com.allocated-devices.gangsched.io/gpu"
 OURS = "gangsched"
 PATIENCE_S = 90.0
 """How long anything may take on a machine that does much else; nothing is ever this slow on an idle one."""
+SILENT_S = 30.0
+"""A watch, which the server ends after two seconds, is broken after so long without a word."""
 
 Json = dict[str, Any]
 
@@ -108,7 +110,9 @@ class Picture:
     def _watch(self) -> None:
         where = urlsplit(self._plane.base_url)
         context = ssl.create_default_context(cafile=str(self._plane.ca_file))
-        self._connection = connection = http.client.HTTPSConnection(where.netloc, timeout=3, context=context)
+        self._connection = connection = http.client.HTTPSConnection(
+            where.netloc, timeout=SILENT_S, context=context
+        )
         path = f"{self._path}?watch=1&timeoutSeconds=2&resourceVersion={self._version}"
         try:
             headers = {"Authorization": f"Bearer {self._plane.token}"}

@@ -2,8 +2,9 @@
 left: the gang is bound whole within 30 s, or not at all and without an allocation.
 
 A proxy lets so many writes through and holds the later ones: at the time of the kill exactly these have
-landed. What was held is lost, or is let go when the next leader leads: then nothing of it may land. Where the
-gang is contested, a more important one that wants the same devices has come meanwhile: one of them is bound.
+been answered. What was held is lost, or is let go when the next leader leads: then nothing of it may land.
+Where the gang is contested, a more important one that wants the same devices has come meanwhile: one of them
+is bound.
 """
 
 from __future__ import annotations
@@ -75,6 +76,7 @@ class Gate:
         proxy, certificate = Proxy.before(cluster.plane, directory)
         proxy.rule(Rule(self._holds, times=sys.maxsize, until=self._until))
         proxy.lie = self._refusal
+        self._links = proxy.links
         self._running = ExitStack()
         self._loop = self._running.enter_context(in_a_thread(proxy))
         self.kubeconfig = service_account(
@@ -105,6 +107,15 @@ class Gate:
         self.passed.clear()
         self.refused.clear()
         self.n_left, self.refuses = n, refuses
+
+    def is_answered(self) -> bool:
+        """Whether the API server has answered each write that has passed: with a conflict, it may be."""
+
+        async def asked() -> bool:  # by the proxy's thread, so in none of its steps
+            writes = [one for one in self._links if _WRITE.match(one.request)]
+            return all(one.is_answered.is_set() or one.client.is_closing() for one in writes)
+
+        return asyncio.run_coroutine_threadsafe(asked(), self._loop).result()
 
     def let_go(self) -> None:
         """All that was held arrives."""
@@ -143,10 +154,7 @@ class Rounds:
             return bool(gate.held) or self.cluster.n_bound(gang) == n_pods
 
         picture.until(is_there, f"{n} writes have passed, the next is held")
-        if refused:
-            time.sleep(LANDED_S)
-        else:
-            self.cluster.eventually(lambda: self._have_landed(gang, gate), "what has passed has landed")
+        self.cluster.eventually(gate.is_answered, "what has passed has been answered")
         if contested:
             self.cluster.claiming(f"h{n}", pods=n_pods, priorityClassName="high")
             self.cluster.resolved(f"h{n}")
@@ -180,14 +188,6 @@ class Rounds:
         """Whether one of the gangs is bound, and none in part."""
         bound = [self.cluster.n_bound(gang) for gang in gangs]
         return n_pods in bound and sum(bound) == n_pods
-
-    def _have_landed(self, gang: str, gate: Gate) -> bool:
-        """As the API server shows it: binds, and claims that are kept or allocated."""
-        n_binds = len({one for one in gate.passed if "/binding" in one})
-        n_adds = len({one for one in gate.passed if _STATUS.match(one)})
-        claims = self.cluster.claims_of_gang(gang)
-        n_allocated = sum("allocation" in claim.get("status", {}) for claim in claims)
-        return self.cluster.n_bound(gang) >= n_binds and n_allocated >= n_adds
 
     def _two(self) -> list[tuple[Scheduler, Gate]]:
         while len(self._replicas) < 2:
