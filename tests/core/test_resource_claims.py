@@ -72,6 +72,18 @@ def test_a_gang_shares_a_node_by_devices_and_no_bind_is_sent_before_the_last_cla
     assert not any(isinstance(one, ef.PatchClaim) for one in c.effects[first_bind:])
 
 
+def test_a_device_about_which_a_selector_fails_keeps_out_no_pod_that_can_do_without_it() -> None:
+    """As Kubernetes' allocator, which takes the first device that will do."""
+    spec = gpus("n", 2)
+    del spec["devices"][1]["attributes"]
+    c = ClaimCluster().offer().node(make_node("n", gpus=0, listed=False)).slice("slice-n", spec)
+    bare = wish(expression=f"device.attributes['{DRIVER}'].model == 'H200'")
+    c.submit(c.want("p", bare)).run()
+    assert c.devices("p-gpu") == ["n/gpu-0"]
+    c.submit(c.want("q", bare)).run()
+    assert "selector #0 on device gpu.example.com/n/gpu-1: no such key: model" in c.said("q")
+
+
 def test_a_gang_that_does_not_fit_writes_nothing() -> None:
     c = ClaimCluster().offer("n")
     c.submit(gang(c, "g", 3, wish(4))).run()

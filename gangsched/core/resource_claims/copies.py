@@ -83,16 +83,23 @@ class Copies:
         low, is_proved = 0, True
         try:
             high = self._bound(offer, [self.book.prepared(one) for one in digests])
-            n = high
-            while low < high:
-                solution = self._solved(offer, (*before, (digests, n)))
-                if solution.chosen is not None:
-                    low = n
-                else:
-                    high, is_proved = n - 1, is_proved and solution.is_proved
-                n = (low + high + 1) // 2
         except AllocationError as error:
             return CopyCount(0, reason=error.reason)
+        # The bound of whole devices is mostly reached; where devices are shared it says nothing.
+        n = high if high < MOST else 1
+        while low < high:
+            try:
+                solution = self._solved(offer, (*before, (digests, n)))
+            except AllocationError as error:
+                if n == 1:
+                    return CopyCount(0, reason=error.reason)
+                # A pod alone may do without the device that it is about.
+                solution = Solution(None, is_proved=False)
+            if solution.chosen is not None:
+                low = n
+            else:
+                high, is_proved = n - 1, is_proved and solution.is_proved
+            n = (low + high + 1) // 2 if high < MOST else min(2 * n, high)
         reason = "" if low else self._lack(offer, [self.book.prepared(one) for one in digests])
         return CopyCount(low, is_proved=is_proved, reason=reason)
 
