@@ -56,7 +56,7 @@ def test_a_pod_waits_until_its_claim_exists() -> None:
     pod = with_claims(make_pod("p", gpus=0), own=("gpu",))
     c.submit(pod).run()
     assert not c.n_bound()
-    assert 'resourceclaim.resource.k8s.io "p-gpu" not found' in c.said("p")
+    assert 'could not find ResourceClaim "d/p-gpu"' in c.said("p")
     c.make_claim("p-gpu", wish(), owner=pod)
     c.run()
     assert c.n_bound() == 1
@@ -412,7 +412,7 @@ def test_pods_that_wait_for_claims_when_the_scheduler_starts_say_so() -> None:
     c.submit(with_claims(make_pod("p", gpus=0), own=("gpu",))).run()
     c.effects.clear()
     c.restart().run()
-    assert 'resourceclaim.resource.k8s.io "p-gpu" not found' in c.said("p")
+    assert 'could not find ResourceClaim "d/p-gpu"' in c.said("p")
 
 
 @pytest.mark.parametrize("kind", KINDS)

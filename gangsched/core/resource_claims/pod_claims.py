@@ -88,7 +88,7 @@ def problem_of(
             return f'pod "{meta.namespace}/{meta.name}": ResourceClaim not created yet'
         claim = claim_of(used.name)
         if claim is None:
-            return f'resourceclaim.resource.k8s.io "{used.name}" not found'
+            return f'could not find ResourceClaim "{meta.namespace}/{used.name}"'
         if claim.metadata.deletion_timestamp is not None:
             return f'resourceclaim "{used.name}" is being deleted'
         if claim.unreadable:

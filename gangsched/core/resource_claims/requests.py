@@ -135,12 +135,13 @@ class PreparedClaim:
         for asked in spec.devices.requests or ():
             found: list[Request] = []
             for one in asked.first_available or ():
-                found.append(Request(one.name, asked.name, n + len(found), one, _class(classes, one)))
+                device_class = _class(classes, one, f"{asked.name}/{one.name}")
+                found.append(Request(one.name, asked.name, n + len(found), one, device_class))
             if not asked.first_available:
                 exactly = asked.exactly
                 if exactly is None:
                     raise ClaimProblem(f"request {asked.name}: it is of a kind that is not known here")
-                found.append(Request(asked.name, "", n, exactly, _class(classes, exactly)))
+                found.append(Request(asked.name, "", n, exactly, _class(classes, exactly, asked.name)))
             n += len(found)
             choices.append(tuple(found))
             is_prioritized.append(bool(asked.first_available))
