@@ -46,6 +46,7 @@ class Copies:
     def __init__(self, book: ClaimBook) -> None:
         self.book = book
         self._counts: dict[Hashable, CopyCount] = {}
+        self._points: dict[Hashable, int] = {}
         self._edition = book.edition
         self._shapes: dict[Hashable, int] = {}
         self._cluster = book.cluster
@@ -61,9 +62,7 @@ class Copies:
 
         cluster: the devices that claims hold.
         """
-        self._forget_former()
-        self._cluster = cluster
-        key = (digests, tuple(before), self._kind(offer, (digests, *(one for one, _ in before))))
+        key = self._key(offer, digests, before, cluster)
         found = self._counts.get(key)
         if found is None:
             if len(self._counts) >= _MAX_KEPT:
@@ -71,10 +70,49 @@ class Copies:
             found = self._counts[key] = self._counted(offer, digests, before)
         return found
 
+    def points(
+        self,
+        offer: NodeOffer,
+        digests: Digests,
+        before: Sequence[tuple[Digests, int]],
+        cluster: Cluster,
+    ) -> int:
+        """Returns PreparedClaim.points of the next such pod there; 0 if it finds no devices."""
+        key = self._key(offer, digests, before, cluster)
+        found = self._points.get(key)
+        if found is None:
+            if len(self._points) >= _MAX_KEPT:
+                self._points.clear()
+            found = self._points[key] = self._points_of(offer, digests, before)
+        return found
+
+    def _points_of(self, offer: NodeOffer, digests: Digests, before: Sequence[tuple[Digests, int]]) -> int:
+        try:
+            chosen = self._solved(offer, (*before, (digests, 1))).chosen
+        except AllocationError:
+            return 0
+        own = chosen[-len(digests) :] if chosen is not None else ()
+        return sum(
+            self.book.prepared(digest).points(one.request.name for one in devices)
+            for digest, devices in zip(digests, own, strict=False)
+        )
+
+    def _key(
+        self,
+        offer: NodeOffer,
+        digests: Digests,
+        before: Sequence[tuple[Digests, int]],
+        cluster: Cluster,
+    ) -> Hashable:
+        self._forget_former()
+        self._cluster = cluster
+        return (digests, tuple(before), self._kind(offer, (digests, *(one for one, _ in before))))
+
     def _forget_former(self) -> None:
         if self._edition != self.book.edition:
             self._edition = self.book.edition
             self._counts.clear()
+            self._points.clear()
             self._shapes.clear()
 
     def _counted(

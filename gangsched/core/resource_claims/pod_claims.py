@@ -5,7 +5,7 @@ Source: k8s.io/dynamic-resource-allocation v0.37.1 `resourceclaim/resourceclaim.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from gangsched.model.objects import Pod
@@ -52,6 +52,11 @@ class ClaimNeed(NamedTuple):
     digest: str = ""
     uid: str = ""
     is_group: bool = False
+
+
+def own_digests(needs: Sequence[ClaimNeed]) -> tuple[str, ...]:
+    """Returns the digests of the claims of the pod's own that are to be allocated."""
+    return tuple(need.digest for need in needs if need.digest)
 
 
 def used_claims(pod: Pod, group: SharingGroup | None = None) -> Iterator[UsedClaim]:

@@ -7,7 +7,7 @@ validateDeviceRequest.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -27,6 +27,7 @@ from gangsched.model.resource_claims.objects import (
 DOMAIN_DRIVER = "compute-domain.nvidia.com"
 DOMAIN_LABEL = "resource.nvidia.com/computeDomain"
 """On a node that serves a ComputeDomain, or that its driver has not cleared of one: the domain's UID."""
+_MAX_SUBREQUESTS = 8
 
 
 class ClaimProblem(Exception):
@@ -154,14 +155,26 @@ class PreparedClaim:
         if self.n_least > MAX_RESULTS:
             raise ClaimProblem(f"it asks for {self.n_least} devices; at most {MAX_RESULTS} fit one claim")
 
+    def points(self, served: Iterable[str]) -> int:
+        """Returns how good the subrequests that are served are: 8 for the first one of a request, 1 less for
+        each one after it. served: names of requests, as results name them."""
+        names = set(served)
+        return sum(
+            _MAX_SUBREQUESTS - at
+            for each, is_prioritized in zip(self.choices, self.is_prioritized, strict=True)
+            if is_prioritized
+            for at, one in enumerate(each)
+            if one.name in names
+        )
+
     @property
     def requests(self) -> tuple[Request, ...]:
         """All requests and subrequests, by number."""
         return tuple(one for each in self.choices for one in each)
 
 
-def _class(classes: Mapping[str, DeviceClass], asked: ExactRequest | SubRequest) -> DeviceClass:
+def _class(classes: Mapping[str, DeviceClass], asked: ExactRequest | SubRequest, request: str) -> DeviceClass:
     found = classes.get(asked.device_class_name)
     if found is None:
-        raise ClaimProblem(f"there is no DeviceClass {asked.device_class_name}")
+        raise ClaimProblem(f"request {request}: device class {asked.device_class_name} does not exist")
     return found

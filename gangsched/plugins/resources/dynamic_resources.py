@@ -6,7 +6,8 @@ several pods use, and devices that more than one node reaches, make it one membe
 placed so far are solved again with each node that the next one may go to. Which devices are taken is decided
 when all have their nodes (core.cycle.claim_allocation).
 
-Source: kube-scheduler 1.37 `plugins/dynamicresources/dynamicresources.go`, for what is asked and its words.
+Source: kube-scheduler 1.37 `plugins/dynamicresources/dynamicresources.go`, for what is asked, its words, and
+the score.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from gangsched.core.framework.interface import (
     Change,
     ClusterChange,
     CycleState,
+    FloatArray,
     IntArray,
     Rows,
     Status,
@@ -36,7 +38,7 @@ from gangsched.core.resource_claims.book import KINDS, ClaimBook
 from gangsched.core.resource_claims.candidates import AllocationError
 from gangsched.core.resource_claims.copies import MOST, Copies
 from gangsched.core.resource_claims.joint import PlacedPods, open_shared, solve
-from gangsched.core.resource_claims.pod_claims import ClaimNeed, too_many_users
+from gangsched.core.resource_claims.pod_claims import ClaimNeed, own_digests, too_many_users
 from gangsched.core.resource_claims.requests import DOMAIN_LABEL, ClaimProblem
 from gangsched.core.types.arrays import NO_LIMIT
 from gangsched.core.types.templates.pod_template import PodTemplate
@@ -45,6 +47,7 @@ from gangsched.errors import ConfigError
 from gangsched.model.objects import Node
 from gangsched.model.resource_claims.objects import DEVICE_CLASSES, MAX_RESERVED_FOR, ResourceClaim
 from gangsched.model.selectors import matches_node
+from gangsched.plugins.resources.first_available import Preferences, has_lists
 from gangsched.reading.durations import duration_s
 
 REASON_ELSEWHERE = "resourceclaim not available on the node"
@@ -88,7 +91,7 @@ class _Asked(msgspec.Struct, frozen=True):
 
 
 class DynamicResources:
-    """Filter and capacity for claims."""
+    """Filter, capacity and Score for claims."""
 
     name = "DynamicResources"
     sees_pods: ClassVar[bool] = True
@@ -99,6 +102,7 @@ class DynamicResources:
     def __init__(self, args: Args | None = None) -> None:
         self._args = args or Args()
         self._copies: Copies | None = None
+        self._preferences = Preferences()
 
     def concerns(self, template: PodTemplate) -> bool:
         return bool(template.spec.resource_claims)
@@ -188,6 +192,23 @@ class DynamicResources:
             found.append((reason, out))
         return found
 
+    def score(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray | None:
+        """How good what a pod is served of its claims' firstAvailable is, 100 for the best of `rows`; None if
+        no claim has such a list."""
+        if not self.is_stated(template, view):
+            return None
+        placed, copies = _placed(view), self._copies_of(view.claims)
+        points = self._preferences.points(template, view, rows, placed, copies)
+        most = int(points.max(initial=0))
+        # kube-scheduler's DefaultNormalizeScore: whole numbers, rounded down.
+        return (100 * points // most).astype(np.float64) if most > 0 else None
+
+    def is_stated(self, template: PodTemplate, view: ClusterView) -> bool:
+        """Whether a claim has a list of requests of which the first possible one is served."""
+        return bool(template.claims) and has_lists(view.claims, template.claims or ())
+
     def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
         return change.what is not Change.OBJECT or change.kind in KINDS
 
@@ -202,12 +223,12 @@ class DynamicResources:
     ) -> tuple[int, str]:
         """How many more pods of the template find devices on the node, and why none does."""
         node = view.node(row)
-        own = _digests(template.claims or ())
+        own = own_digests(template.claims or ())
         if not own:
             return NO_LIMIT, ""
         if node is None:
             return 0, REASON_NONE
-        there = [(_digests(needs), n) for needs, n in before]
+        there = [(own_digests(needs), n) for needs, n in before]
         copies = self._copies_of(view.claims)
         before_own = [one for one in there if one[0]]
         count = copies.count(view.claims.offer(node), own, before_own, view.claimed)
@@ -300,10 +321,6 @@ def _n_sharing(view: ClusterView) -> dict[str, int]:
             if need.uid and not need.is_group:
                 found[need.uid] = found.get(need.uid, 0) + n
     return found
-
-
-def _digests(needs: Sequence[ClaimNeed]) -> tuple[str, ...]:
-    return tuple(need.digest for need in needs if need.digest)
 
 
 def _is_on(claim: ResourceClaim, node: Node, book: ClaimBook) -> bool:
