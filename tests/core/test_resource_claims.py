@@ -84,6 +84,21 @@ def test_a_device_about_which_a_selector_fails_keeps_out_no_pod_that_can_do_with
     assert "selector #0 on device gpu.example.com/n/gpu-1: no such key: model" in c.said("q")
 
 
+@pytest.mark.parametrize(("order", "n_bound"), [(("all", "gpu"), 0), (("gpu", "all"), 1)])
+def test_admin_access_keeps_later_claims_of_its_pod_from_a_device(
+    order: tuple[str, ...], n_bound: int
+) -> None:
+    """As kube-scheduler, which allocates all claims of a pod together, in their order."""
+    c = ClaimCluster().offer("n", gpus_each=1)
+    c.make_claim("all", wish(adminAccess=True))
+    pod = with_claims(make_pod("p", gpus=0), own=("gpu",), shared={"all": "all"})
+    entries = {one.name: one for one in pod.spec.resource_claims or ()}
+    pod = replace(pod, spec=replace(pod.spec, resource_claims=[entries[name] for name in order]))
+    c.make_claim("p-gpu", wish(), owner=pod)
+    c.submit(pod).run()
+    assert c.n_bound() == n_bound
+
+
 def test_a_gang_that_does_not_fit_writes_nothing() -> None:
     c = ClaimCluster().offer("n")
     c.submit(gang(c, "g", 3, wish(4))).run()

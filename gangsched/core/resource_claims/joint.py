@@ -50,26 +50,41 @@ def solve(
     Raises: AllocationError, ClaimProblem.
     """
     users: dict[str, list[NodeOffer]] = {}
-    asks: list[Ask] = []
-    n_claims: list[int] = []
     for pods in placed:
-        offer = book.offer(pods.node)
         for uid in open_shared(book, pods.needs):
-            users.setdefault(uid, []).append(offer)
-        claims = [book.prepared(need.digest) for need in pods.needs if need.digest]
-        for i in range(pods.n):
-            for at, claim in enumerate(claims):
-                like = len(asks) - len(claims) if i and not at else -1
-                asks.append(Ask(claim, offer, len(n_claims), like))
-            n_claims.append(len(claims))
-    for uid, offers in users.items():
-        asks.append(Ask(book.prepared(book.digest(uid)), _common(offers), -1))
+            users.setdefault(uid, []).append(book.offer(pods.node))
+    asks: list[Ask] = []
+    asked_of: list[str] = []
+    shared: dict[str, list[ChosenDevice]] = {}
+    n_pods = 0
+    for pods in placed:
+        offer, like = book.offer(pods.node), -1
+        for _ in range(pods.n):
+            first, is_alone = len(asks), True
+            # In the pod's order, which counts where one of its claims has admin access.
+            for need in pods.needs:
+                if need.digest:
+                    asks.append(Ask(book.prepared(need.digest), offer, n_pods, like))
+                    asked_of.append("")
+                    like = -1
+                elif need.uid in users and need.uid not in shared:
+                    there = _common(users[need.uid])
+                    asks.append(Ask(book.prepared(book.digest(need.uid)), there, n_pods))
+                    asked_of.append(need.uid)
+                    shared[need.uid] = []
+                    is_alone = False
+            like = first if is_alone else -1
+            n_pods += 1
     solution = allocate(asks, cluster, steps=steps)
     if solution.chosen is None:
         return JointSolution(None, {}, is_proved=solution.is_proved)
-    chosen = iter(solution.chosen)
-    own = [[next(chosen) for _ in range(n)] for n in n_claims]
-    return JointSolution(own, dict(zip(users, chosen, strict=True)))
+    own: list[list[list[ChosenDevice]]] = [[] for _ in range(n_pods)]
+    for ask, uid, chosen in zip(asks, asked_of, solution.chosen, strict=True):
+        if uid:
+            shared[uid] = chosen
+        else:
+            own[ask.pod].append(chosen)
+    return JointSolution(own, shared)
 
 
 def _common(offers: Sequence[NodeOffer]) -> NodeOffer:
