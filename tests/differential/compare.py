@@ -14,7 +14,9 @@ _REASON = re.compile(r"(\d+) (.+)")
 
 def differences(theirs: Attempt, ours: Decision) -> list[str]:
     """kube-scheduler's decision against ours; they may choose different nodes of the same score only."""
-    assert theirs.n_feasible == len(theirs.feasible), "its log has been read wrongly"
+    # It tells how many there were once the pod is bound.
+    is_told = not theirs.is_error
+    assert not is_told or theirs.n_feasible == len(theirs.feasible), "its log has been read wrongly"
     if theirs.feasible != ours.feasible:
         return [f"feasible: theirs {sorted(theirs.feasible)}, ours {sorted(ours.feasible)}"]
     found = [] if theirs.node else _refusals(theirs.message, ours)

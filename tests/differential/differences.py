@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from tests.differential.compare import reasons
 from tests.differential.draw import Json
 from tests.differential.kube import Attempt
 from tests.differential.ours import Decision
@@ -35,6 +37,41 @@ def _names_nodes(pod: Json) -> bool:
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
     terms = required.get("nodeSelectorTerms", [])
     return any("matchFields" in term for term in terms)
+
+
+_CLAIMS_ELSEWHERE = "resourceclaim not available on the node"
+_NO_DEVICES = ("cannot allocate all claims", "invalid resource pools were encountered")
+_LACKS = re.compile(
+    r"node\(s\) (without the|with tainted|whose) devices for request \S+ \(class \S+\)( are in use)?"
+    r"|node\(s\) whose pool of \S+ is .*"
+    r"|(request|class) \S+: .*"
+)
+
+
+def _devices_lacking(pod: Json, theirs: Attempt, ours: Decision) -> bool:
+    """Both refuse, and as many nodes are out for devices, and for each other reason."""
+    if theirs.node or ours.node or theirs.is_error or not pod["spec"].get("resourceClaims"):
+        return False
+    mine, other = reasons(ours.message), reasons(theirs.message)
+    if mine.get(_CLAIMS_ELSEWHERE, 0) < other.get(_CLAIMS_ELSEWHERE, 0):
+        return False
+    return _by_devices(mine) == _by_devices(other)
+
+
+def _by_devices(counted: Mapping[str, int]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for reason, n in counted.items():
+        is_of_devices = reason == _CLAIMS_ELSEWHERE or reason in _NO_DEVICES or _LACKS.fullmatch(reason)
+        kind = "devices" if is_of_devices else reason
+        found[kind] = found.get(kind, 0) + n
+    return found
+
+
+def _failed_on_a_node(pod: Json, theirs: Attempt, ours: Decision) -> bool:
+    """An error of the allocator on one node ended kube-scheduler's attempt; we leave out a node at least."""
+    begins = 'running "DynamicResources" filter plugin: '
+    is_error = theirs.is_error and theirs.message.startswith(begins) and "timed out" not in theirs.message
+    return is_error and (not ours.node or len(ours.feasible) < ours.n_nodes)
 
 
 class Spared(NamedTuple):
@@ -81,6 +118,39 @@ MEANT = (
         lambda pod, theirs, ours: (
             theirs.is_error and 'PreScore plugin "NodeAffinity"' in theirs.message and bool(ours.node)
         ),
+    ),
+    Difference(
+        "words for nodes without devices",
+        "kube-scheduler says that not all claims can be allocated, or that there are invalid pools; we name "
+        "the request, its class, and whether devices are missing, tainted or in use, or what fails on them. "
+        "A node without a claim that is allocated elsewhere is out for that here, also where the other "
+        "claims find no devices.",
+        _devices_lacking,
+    ),
+    Difference(
+        "an error of the allocator on one node",
+        "A selector that fails on a device, or All devices of a pool that is being updated, ends "
+        "kube-scheduler's attempt on all nodes, and the pod is tried again and again; to us such a node is "
+        "not feasible, and others are.",
+        _failed_on_a_node,
+    ),
+    Difference(
+        "a node selector that cannot be read",
+        "The API server takes slices and allocations whose node selectors compare a label with a word. "
+        "kube-scheduler then allocates nothing on any node, and the pod is tried again and again; to us the "
+        "slice's pool is invalid, the others are not, and such an allocation is on no node.",
+        lambda pod, theirs, ours: theirs.is_error and "the value must be an integer" in theirs.message,
+    ),
+    Difference(
+        "claims that 256 pods use",
+        "kube-scheduler finds a node for one more pod, whose reservation the API server refuses, again and "
+        "again; we refuse the pod, before any node is looked at, as long as the claim is in use.",
+        lambda pod, theirs, ours: not theirs.node and ours.message == "resourceclaim in use",
+    ),
+    Difference(
+        "claims for more than 32 devices",
+        "kube-scheduler finds out on each node that other plugins leave; we refuse the pod before that.",
+        lambda pod, theirs, ours: not theirs.node and ours.message.startswith("it asks for "),
     ),
     Difference(
         "clouds' limits without CSI",

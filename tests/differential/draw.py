@@ -23,10 +23,27 @@ ENDED: Json = {"phase": "Succeeded"}
 NO_STATUSES: Mapping[str, Json] = {}
 
 
+class Devices(NamedTuple):
+    """What resource claims are about, and claims with their status.
+
+    leaving: names of claims that are being deleted. own: claims made for a pod once it is there, by its name
+    and the name of its entry. kept_out: pods that do not come into the queue.
+    """
+
+    classes: list[Json]
+    rules: list[Json]
+    slices: list[Json]
+    claims: list[Json]
+    leaving: frozenset[str]
+    own: Mapping[str, Mapping[str, Json]]
+    kept_out: frozenset[str]
+
+
 class Given(NamedTuple):
     """What both schedulers are given: nodes, pods that are bound there already, and pods to decide on.
 
     statuses: what kubelets say of settled pods, by name; leaving: those of them that are being deleted.
+    devices: if there are any, the pods come one after the other.
     """
 
     nodes: list[Json]
@@ -34,6 +51,7 @@ class Given(NamedTuple):
     pods: list[Json]
     statuses: Mapping[str, Json] = NO_STATUSES
     leaving: tuple[str, ...] = ()
+    devices: Devices | None = None
 
 
 def draw(seed: int, n_pods: int) -> Given:

@@ -10,14 +10,16 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gangsched.lab.controlplane.processes import ControlPlane
 from tests.contract.api import Api
-from tests.differential import draw_volumes
-from tests.differential.draw import OVERHEAD_CLASS, Given, Json
+from tests.differential import draw_claims, draw_volumes
+from tests.differential.draw import OVERHEAD_CLASS, Devices, Given, Json
 from tests.differential.draw_pods import SPACES, background
+from tests.differential.kube_claims import ClaimStage, Seen
 from tests.differential.profiles import document
 
 NODES = "/api/v1/nodes"
@@ -56,7 +58,8 @@ APISERVER_FLAGS = ("--feature-gates=TaintTolerationComparisonOperators=true",)
 SCHEDULER_FLAGS = (
     "--feature-gates=TaintTolerationComparisonOperators=true,OpportunisticBatching=false,"
     "SchedulerPopFromBackoffQ=false",
-    "--vmodule=schedule_one=10,eventhandlers=4",
+    "--vmodule=schedule_one=10,eventhandlers=4,scheduling_queue=4,assume_cache=10,tracker=5,"
+    "extendedresourcecache=5",
 )
 
 
@@ -64,15 +67,17 @@ class Attempt:
     """kube-scheduler's first try of one pod: where it went, or why nowhere.
 
     scores: node -> plugin -> weighted score, for feasible nodes; empty where one was feasible and nothing was
-    scored. totals: node -> sum. is_error: it could not decide.
+    scored. totals: node -> sum. is_error: it could not decide. is_kept_out: it was
+    not even tried.
     """
 
-    def __init__(self, order: int) -> None:
+    def __init__(self, order: int, kept_out: str = "") -> None:
         self.order = order
         self.node = ""
         self.n_feasible = 0
-        self.message = ""
+        self.message = kept_out
         self.is_error = False
+        self.is_kept_out = bool(kept_out)
         self.scores: dict[str, dict[str, int]] = {}
         self.totals: dict[str, int] = {}
 
@@ -94,6 +99,8 @@ class Log:
         self.first: dict[str, Attempt] = {}
         self._now: dict[str, Attempt] = {}
         self.nodes: set[str] = set()
+        self.kept_out: dict[str, str] = {}
+        self.devices = Seen()
         self._bound: set[str] = set()
         self._pending: set[str] = set()
 
@@ -101,6 +108,10 @@ class Log:
     def pods(self) -> set[str]:
         """Pods that it knows of; bound ones of others too."""
         return self._bound | self._pending
+
+    def is_over(self, pod: str) -> bool:
+        """Whether the pod has been tried."""
+        return pod in self.first and self.first[pod].is_over
 
     def read(self) -> None:
         """Takes in the lines that are whole by now."""
@@ -148,6 +159,10 @@ class Log:
             case "Error scheduling pod; retrying":
                 self._now[pod].message = fields["err"]
                 self._now[pod].is_error = True
+            case "Status after running PreEnqueue plugin":
+                self.kept_out[pod] = f"{fields['plugin']}: {fields['status']}"
+            case _:
+                self.devices.take(said, fields)
 
 
 def _value(text: str) -> str:
@@ -184,6 +199,8 @@ class Outcome:
     ) -> None:
         self.objects = objects
         self.in_the_end: Mapping[str, list[Json]] = {}
+        self.claims_before: dict[str, list[Json]] = {}
+        """By pod, the resource claims as they were when it came; empty where there are no devices."""
         self.nodes = nodes
         self.settled = settled
         self.pods = pods
@@ -199,17 +216,18 @@ class KubeScheduler:
         body = {"metadata": {"name": OVERHEAD_CLASS}, "handler": "heavy", "overhead": overhead}
         self._api.post(RUNTIME_CLASSES, body).ok(201)
         # What its log does not tell the arrival of is there before it starts.
-        for path, made in (*background(), *draw_volumes.background()):
+        for path, made in (*background(), *draw_volumes.background(), *draw_claims.background()):
             self._create(path, made)
         for path, phase in draw_volumes.statuses():
             self._api.patch(f"{path}/status", {"status": {"phase": phase}}).ok(200)
         daemon = plane.start_kube_scheduler(config=document(), flags=SCHEDULER_FLAGS)
         self._log = Log(daemon.log)
+        self._stage = ClaimStage(self._api, self._log.devices, self._until)
 
     def decide(self, given: Given) -> Outcome:
         """Everything is there before the first pod is created; the cluster is empty again afterwards."""
         try:
-            objects = self._objects()
+            objects = self._objects() if given.devices is None else self._stage.put(given.devices)
             nodes = [self._create(NODES, node) for node in given.nodes]
             paths = {}
             for pod in given.settled:
@@ -222,17 +240,14 @@ class KubeScheduler:
             settled = self._api.get("/api/v1/pods").ok()["items"]
             here = {pod["metadata"]["name"] for pod in settled if pod["status"]["phase"] != "Succeeded"}
             self._until(lambda: self._log.pods == here and len(self._log.nodes) == len(nodes))
+            if given.devices is not None:
+                return self._one_by_one(given, given.devices, Outcome(nodes, settled, [], objects))
             pods = [self._create(_pods(pod), pod) for pod in given.pods]
             outcome = Outcome(nodes, settled, pods, objects)
             names = [pod["metadata"]["name"] for pod in pods]
             first = self._log.first
             binds = any("persistentVolumeClaim" in str(pod) for pod in given.pods)
-            self._until(
-                lambda: (
-                    (binds and self._bind_volumes())
-                    or all(name in first and first[name].is_over for name in names)
-                )
-            )
+            self._until(lambda: (binds and self._bind_volumes()) or all(map(self._log.is_over, names)))
             outcome.attempts = {name: first[name] for name in names}
             outcome.in_the_end = self._objects()
             return outcome
@@ -240,9 +255,30 @@ class KubeScheduler:
             # Nodes first: pods that found no room must not be tried again when others go.
             self._api.delete(NODES).ok(200)
             self._until(lambda: not self._log.nodes)
-            for name in SPACES:
+            for name in SPACES if given.devices is None else draw_claims.SPACES:
                 self._api.delete(f"/api/v1/namespaces/{name}/pods", AT_ONCE).ok(200)
             self._until(lambda: not self._log.pods)
+            if given.devices is not None:
+                self._stage.clear()
+
+    def _one_by_one(self, given: Given, devices: Devices, outcome: Outcome) -> Outcome:
+        """Each pod comes when the one before has been decided and its claims are written."""
+        log = self._log
+        for body in given.pods:
+            name = body["metadata"]["name"]
+            claims = self._stage.wait()
+            pod = self._create(_pods(body), body)
+            if name in devices.own:
+                pod, claims = self._stage.make_own(pod, devices.own[name])
+            outcome.claims_before[name] = claims
+            outcome.pods.append(pod)
+            if name in devices.kept_out:
+                self._until(partial(log.kept_out.get, name))
+                outcome.attempts[name] = Attempt(len(log.first), log.kept_out[name])
+            else:
+                self._until(partial(log.is_over, name))
+                outcome.attempts[name] = log.first[name]
+        return outcome
 
     def _objects(self) -> dict[str, list[Json]]:
         return {kind: self._api.get(path).ok()["items"] for kind, path in BACKGROUND.items()}

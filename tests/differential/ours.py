@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import numpy as np
 
+from gangsched.config import SchedulerConfig
 from gangsched.core.framework.interface import CycleState
 from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
@@ -21,6 +23,7 @@ from gangsched.model.objects import Pod
 from gangsched.plugins import build_profiles
 from tests.differential.draw import Json
 from tests.differential.kube import Outcome
+from tests.differential.kube_claims import CLAIMS
 from tests.differential.profiles import ours as configuration
 
 _CONFIG = configuration()
@@ -28,9 +31,11 @@ _NODES, _PODS = nodes(), pods()
 
 
 class Decision:
-    """feasible, totals: by node; scores: plugin -> node -> weighted, without plugins that say nothing."""
+    """feasible, totals: by node; scores: plugin -> node -> weighted, without plugins that say nothing.
+    n_nodes: feasible or not."""
 
-    def __init__(self) -> None:
+    def __init__(self, n_nodes: int) -> None:
+        self.n_nodes = n_nodes
         self.node = ""
         self.message = ""
         self.feasible: set[str] = set()
@@ -44,6 +49,7 @@ class Ours:
     def __init__(self, outcome: Outcome) -> None:
         self._events: list[ev.Event] = []
         self._in_the_end = outcome.in_the_end
+        self._n_nodes = len(outcome.nodes)
         for name, items in outcome.objects.items():
             self._events += [_put(name, item) for item in items]
         self._events += [ev.NodeAdded(_decoded(_NODES, node)) for node in outcome.nodes]
@@ -52,10 +58,10 @@ class Ours:
         self._follower = _scheduler(self._profiles, self._events)
 
     def decide(self, pod: Json) -> Decision:
-        decision = Decision()
+        decision = Decision(self._n_nodes)
         self._judge(_decoded(_PODS, pod), decision)
         # Its own profiles: nothing that the other one remembers helps it.
-        fresh = _scheduler(build_profiles(_CONFIG), self._events)
+        fresh = _scheduler(build_profiles(_only(pod["spec"]["schedulerName"])), self._events)
         effects = list(fresh.handle([ev.PodAdded(_decoded(_PODS, pod))], 1.0))
         effects += fresh.schedule_next(2.0) or []
         for effect in effects:
@@ -63,9 +69,17 @@ class Ours:
                 decision.node = effect.node
             elif isinstance(effect, ef.RunHook):  # its claims are bound first
                 decision.node = effect.node_name
+            elif isinstance(effect, ef.PatchClaim):  # its resource claims are written first
+                decision.node = _node_of(fresh, pod["metadata"]["uid"])
             elif isinstance(effect, ef.WritePodCondition):
                 decision.message = effect.message
         return decision
+
+    def see(self, claims: list[Json]) -> None:
+        """Resource claims are like this by now."""
+        events = [_put(CLAIMS, claim) for claim in claims]
+        self._events += events
+        self._follower.handle(events, 1.0)
 
     def place(self, pod: Json, node: str) -> None:
         """The pod is where kube-scheduler bound it, and its claims are what they became."""
@@ -111,10 +125,24 @@ class Ours:
         )
 
 
+def _only(profile: str) -> SchedulerConfig:
+    """The configuration without the other profiles."""
+    [one] = [one for one in _CONFIG.profiles if one.scheduler_name == profile]
+    return msgspec.structs.replace(_CONFIG, profiles=(one,))
+
+
+def _node_of(scheduler: Scheduler, uid: str) -> str:
+    members = (group.members.get(uid) for group in scheduler.shared.groups.values())
+    [info] = [one for one in members if one is not None]
+    return info.node_name
+
+
 def _scheduler(profiles: dict[str, Profile], events: list[ev.Event]) -> Scheduler:
     scheduler = Scheduler(profiles, _CONFIG.settings)
     scheduler.handle(events, 0.0)
     scheduler.handle([ev.KindSynced(kind) for kind in scheduler.kinds], 0.0)
+    # Of claims it asks for more than their classes once there is one.
+    scheduler.handle([ev.KindSynced(kind) for kind in scheduler.newly_watched()], 0.0)
     return scheduler
 
 

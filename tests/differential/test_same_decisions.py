@@ -39,6 +39,7 @@ def same(outcome: Outcome) -> None:
     wrong = []
     for pod in sorted(outcome.pods, key=lambda pod: outcome.attempts[pod["metadata"]["name"]].order):
         theirs = outcome.attempts[pod["metadata"]["name"]]
+        ours.see(outcome.claims_before.get(pod["metadata"]["name"], []))
         decision = ours.decide(pod)
         found = differences(theirs, decision)
         if found and not any(one.excuses(pod, theirs, decision) for one in MEANT):

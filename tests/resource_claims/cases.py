@@ -37,7 +37,7 @@ _CAPACITIES = ("memory", "slots", "other.example.com/rate")
 
 def case(seed: int, at: int) -> Case:
     """The case of that number in the row that a seed makes."""
-    return _Cluster(random.Random(f"{seed}/{at}")).case()
+    return Cluster(random.Random(f"{seed}/{at}")).case()
 
 
 @dataclass(slots=True)
@@ -56,8 +56,8 @@ class _Driver:
     """The devices, each with its pool."""
 
 
-class _Cluster:
-    """Draws the objects of one case."""
+class Cluster:
+    """Draws the objects of one case, and more claims for the same devices."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
