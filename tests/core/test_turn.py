@@ -37,6 +37,7 @@ def test_what_is_due_is_done_in_this_order() -> None:
             "resource claims",
             "left claims",
             "binding conditions",
+            "claimed devices",
             "half bound",
             "states",
             "claims",
