@@ -21,7 +21,9 @@ def test_the_default_profile_runs_everything_in_kube_schedulers_order() -> None:
         "NodeDeclaredFeatures",
     ]
     capacities = [plugin.name for plugin in profile.filtering.capacities]
-    assert capacities == ["NodePorts", "NodeResourcesFit", "DynamicResources", "Devices", "RemainingBandwidth"]
+    assert capacities == [
+        *("NodePorts", "NodeResourcesFit", "DynamicResources", "Devices", "RemainingBandwidth"),
+    ]
     assert [(plugin.name, weight) for plugin, weight in profile.scoring.scores] == [
         ("TaintToleration", 3.0),
         ("NodeAffinity", 2.0),
