@@ -29,6 +29,7 @@ def test_the_default_profile_runs_everything_in_kube_schedulers_order() -> None:
         ("NodeAffinity", 2.0),
         ("NodeResourcesFit", 1.0),
         ("VolumeBinding", 1.0),
+        ("DynamicResources", 2.0),
         ("PodTopologySpread", 2.0),
         ("InterPodAffinity", 2.0),
         ("NodeResourcesBalancedAllocation", 1.0),
