@@ -21,9 +21,9 @@ from gangsched.kube.election.fence_list import CLAIMS as LISTED_CLAIMS
 from gangsched.lab.sim.objects import make_pod
 from gangsched.lab.sim.runs.claim_run import ClaimSimulation
 from gangsched.lab.sim.runs.driver import Broken
-from gangsched.lab.sim.runs.storms import STORMS
+from gangsched.lab.sim.runs.storms import STORMS, case
 from gangsched.lab.sim.workloads.arrivals import Arrival, Workload
-from gangsched.lab.sim.workloads.resource_claims import make_claim_node
+from gangsched.lab.sim.workloads.resource_claims import group_claims_workload, make_claim_node
 from gangsched.lab.sim.world.fence import SimFence
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
@@ -113,6 +113,14 @@ EXHIBITS: dict[str, tuple[Break, str]] = {
 def test_the_mistake_is_caught(exhibit: str) -> None:
     mistake, begins = EXHIBITS[exhibit]
     assert_caught(exhibit, mistake, "dra", begins, n_seeds=MAX_SEEDS)
+
+
+def test_an_entry_of_a_pod_group_that_runs_is_not_taken_off() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ClaimWrites, "_stays", lambda writes, entry, claim: False)
+        broken = case(replace(DRA, workload=group_claims_workload), 20).failure()
+    assert broken is not None
+    assert "entries-of-others: " in str(broken)
 
 
 # -- late writes ---------------------------------------------------------------------------------------------

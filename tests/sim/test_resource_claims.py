@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
+import pytest
+from msgspec.structs import replace
+
 from gangsched.lab.sim.runs.claim_run import ClaimSimulation
 from gangsched.lab.sim.runs.storms import STORMS, case
-from gangsched.lab.sim.workloads.resource_claims import resource_claims_workload
+from gangsched.lab.sim.workloads.resource_claims import group_claims_workload, resource_claims_workload
 from gangsched.lab.sim.world.weather import CALM
 from gangsched.model.resource_claims.objects import ResourceClaim
 
@@ -43,6 +46,29 @@ def test_in_good_weather_nothing_is_taken_back() -> None:
         sim.settle()
         assert (False, True) in written
         assert (True, False) not in written
+
+
+@pytest.mark.long
+def test_claims_of_pod_groups_are_reserved_for_them_and_come_to_rest() -> None:
+    storm = replace(DRA, workload=group_claims_workload)
+    written: list[tuple[bool, bool]] = []
+    for seed in range(1, 6):
+        sim = case(storm, seed).begun()
+        assert isinstance(sim, ClaimSimulation)
+        sim.api.claims.on_written.append(partial(_note_groups, written))
+        sim.run_for(storm.storm_s)
+        sim.settle()
+    assert written.count((False, True)) > 15
+    assert (True, False) in written, "none was taken back"
+
+
+def _note_groups(written: list[tuple[bool, bool]], before: ResourceClaim, after: ResourceClaim) -> None:
+    """Whether a PodGroup had the claim before the write, and after it."""
+    had, has = (
+        any(one.resource == "podgroups" for one in claim.status.reserved_for or ())
+        for claim in (before, after)
+    )
+    written.append((had, has))
 
 
 def _note(written: list[tuple[bool, bool]], before: ResourceClaim, after: ResourceClaim) -> None:

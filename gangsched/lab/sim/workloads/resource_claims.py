@@ -11,13 +11,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gangsched.lab.sim.objects import make_node, make_pod
+from gangsched.lab.sim.objects import make_node, make_pod, make_pod_group
 from gangsched.lab.sim.workloads.arrivals import Arrival, Workload
 from gangsched.lab.sim.world.actors import CONTROLLED_KEY, RUN_KEY
 from gangsched.lab.sim.world.resource_claims import objects
 from gangsched.lab.sim.world.resource_claims.objects import NET, Objects, slice_of
 from gangsched.lab.sim.world.volumes import HOST
-from gangsched.model.objects import Node, Pod, PodResourceClaim
+from gangsched.model.objects import Node, Pod, PodResourceClaim, SchedulingGroup
 from gangsched.model.resource_claims.objects import CLAIMS, DEVICE_CLASSES, SLICES, ResourceClaim
 
 _OWN = ("one", "one", "two", "pair", "four", "big", "part", "parts")
@@ -53,6 +53,36 @@ def resource_claims_workload(seed: int, *, n_arrivals: int = 14, over_s: float =
         )
         arrivals.append(Arrival(over_s * serial / n_arrivals * rng.uniform(0.8, 1.2), pods))
     return Workload(nodes, tuple(arrivals))
+
+
+def group_claims_workload(seed: int, *, n_arrivals: int = 5, over_s: float = 30.0) -> Workload:
+    """As resource_claims_workload, with gangs of the core API beside, whose PodGroups list a claim for all of
+    their pods."""
+    rng = Random(f"{seed}-group-claims")
+    workload = resource_claims_workload(seed, n_arrivals=9, over_s=over_s)
+    net = (NET,) if has_net(seed) else ()
+    arrivals = []
+    for serial in range(n_arrivals):
+        name, n = f"c{serial}", rng.choice((1, 2, 3, 4))
+        claim = f"{rng.choice(('one', 'two', *net))}.{name}"
+        entries = [PodResourceClaim("all", resource_claim_name=claim)]
+        if rng.random() < 0.3:
+            entries.append(PodResourceClaim("it", resource_claim_template_name=rng.choice(("one", "two"))))
+        own = {RUN_KEY: f"{rng.uniform(2.0, 12.0):.2f}"}
+        pods = [_using(make_pod(f"{name}-{k}", gpus=0, annotations=own), entries) for k in range(n)]
+        group = SchedulingGroup(name)
+        listed = [{"name": "all", "resourceClaimName": claim}]
+        spec = {"schedulingPolicy": {"gang": {"minCount": rng.randint(1, n)}}, "resourceClaims": listed}
+        arrivals.append(
+            Arrival(
+                over_s * rng.random(),
+                tuple(replace(pod, spec=replace(pod.spec, scheduling_group=group)) for pod in pods),
+                make_pod_group(name, spec=spec),
+                "core",
+                rng.choice((0.0, 0.0, 0.3)),
+            )
+        )
+    return replace(workload, arrivals=(*workload.arrivals, *arrivals))
 
 
 def has_net(seed: int) -> bool:

@@ -26,7 +26,9 @@ from gangsched.lab.sim.world.resource_claims.objects import (
     TEMPLATES,
     Template,
     claims_of,
+    is_entry_of,
     is_kept,
+    is_reserved_for,
     is_usable_on,
     reserved_for,
 )
@@ -95,6 +97,11 @@ class ClaimRules:
 
     def _entries_left(self, before: ResourceClaim, after: ResourceClaim) -> Iterator[str]:
         pods = {pod.metadata.uid: pod for pod in self._api.pods.values()}
+        for entry in before.status.reserved_for or ():
+            if entry.resource == "pods" or entry.uid in reserved_for(after):
+                continue
+            if any(one.spec.node_name and is_entry_of(entry, one) for one in pods.values()):
+                yield f"entries-of-others: {after.key} is no longer reserved for {entry.name}, which runs"
         for uid in reserved_for(before) - reserved_for(after):
             pod = pods.get(uid)
             if pod is not None and (
@@ -147,7 +154,7 @@ class ClaimRules:
         for claim in claims_of(pod, self._claims):
             if claim is None:
                 yield f"claims-before-binds: {name} goes to {node}, and has not all its claims"
-            elif claim.status.allocation is None or pod.metadata.uid not in reserved_for(claim):
+            elif claim.status.allocation is None or not is_reserved_for(claim, pod):
                 yield f"claims-before-binds: {name} goes to {node}, and {claim.key} is not reserved for it"
             elif node and not is_usable_on(claim, node):
                 yield f"claims-before-binds: {name} goes to {node}, where {claim.key} is not"
@@ -208,6 +215,10 @@ def at_rest(api: SimApi, schedulers: Sequence[Scheduler]) -> Iterator[str]:
     }
     for claim in claims.values():
         entries = reserved_for(claim)
+        for entry in claim.status.reserved_for or ():
+            users = [pod for pod in pods.values() if entry.resource != "pods" and is_entry_of(entry, pod)]
+            if users and not any(pod.spec.node_name or pod.metadata.uid in waiting for pod in users):
+                yield f"claims-given-back: {claim.key} is reserved for {entry.name}, of which no pod is bound"
         if claim.status.allocation is not None and not entries:
             yield f"claims-given-back: {claim.key} is allocated, and nobody has it"
         for uid in entries - waiting:

@@ -2,7 +2,8 @@
 
 The controller makes claims from templates, takes entries of gone and ended pods off, deallocates on the step
 to an empty list, and only then; it takes the finalizer off what nobody uses. To a pod with a node it adds an
-entry that is missing. Drivers publish the slices of nodes that exist. Faults are in
+entry that is missing. The entry of a PodGroup stays until that is deleted, as users do once its pods have
+ended. Drivers publish the slices of nodes that exist. Faults are in
 lab.sim.world.resource_claims.trouble.
 """
 
@@ -19,9 +20,10 @@ from gangsched.lab.sim.world.resource_claims.objects import (
     DRIVER,
     Objects,
     claims_of,
+    group_name,
     is_made_for,
+    is_reserved_for,
     is_usable_on,
-    reserved_for,
 )
 from gangsched.lab.sim.world.resource_claims.server import delete_claim, put_claim
 from gangsched.lab.sim.world.weather import Weather
@@ -50,6 +52,8 @@ class ClaimControllers:
         self._weather = weather
         self._rng = rng
         self._n_made = 0
+        self._begun: set[str] = set()
+        """PodGroups with claims that have had pods."""
         self.published: dict[str, ResourceSlice] = {
             item.metadata.name: item for kind, item in first if kind == SLICES
         }
@@ -64,9 +68,9 @@ class ClaimControllers:
 
     def is_prepared(self, pod: Pod) -> bool:
         """Whether kubelet may start the pod: its claims are allocated on its node, and reserved for it."""
-        node, uid = pod.spec.node_name, pod.metadata.uid
+        node = pod.spec.node_name
         return all(
-            one is not None and is_usable_on(one, node) and uid in reserved_for(one)
+            one is not None and is_usable_on(one, node) and is_reserved_for(one, pod)
             for one in claims_of(pod, self.claims)
         )
 
@@ -74,7 +78,9 @@ class ClaimControllers:
         for pod in list(self._api.pods.values()):
             if pod.spec.resource_claims and not _is_done(pod):
                 self._serve(pod)
+        self._end_groups()
         there = {pod.metadata.uid for pod in self._api.pods.values() if not _is_done(pod)}
+        there |= {group.metadata.uid for group in self._api.groups.values()}
         for claim in list(self.claims.values()):
             self._tend(claim, there)
         self._publish()
@@ -82,6 +88,16 @@ class ClaimControllers:
         self._timeline.after(
             self._rng.uniform(1.0, 4.0) if is_slow else self._rng.uniform(0.05, 0.4), self._round
         )
+
+    def _end_groups(self) -> None:
+        """Deletes PodGroups with claims, all pods of which have come and ended."""
+        left = {group_name(pod) for pod in self._api.pods.values() if not pod.is_terminal}
+        for dialect, namespace, name in list(self._api.groups):
+            if (self._api.groups[dialect, namespace, name].spec or {}).get("resourceClaims"):
+                if name in left:
+                    self._begun.add(name)
+                elif name in self._begun:
+                    self._api.delete_group(dialect, namespace, name)
 
     def _serve(self, pod: Pod) -> None:
         """Makes the claims of its templates, and names them in its status."""
@@ -135,13 +151,24 @@ class ClaimControllers:
         """Entries of pods that have a node, and use the claim without one."""
         if claim.status.allocation is None or claim.metadata.deletion_timestamp is not None:
             return []
-        has = reserved_for(claim)
-        return [
-            Consumer(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
+        found = {
+            consumer.uid: consumer
             for pod in self._api.pods.values()
-            if pod.spec.node_name and pod.metadata.uid not in has and not _is_done(pod)
+            if pod.spec.node_name and not is_reserved_for(claim, pod) and not _is_done(pod)
             if claim in claims_of(pod, self.claims)
-        ]
+            for consumer in (self._consumer(pod, claim),)
+        }
+        return list(found.values())
+
+    def _consumer(self, pod: Pod, claim: ResourceClaim) -> Consumer:
+        """The pod's PodGroup, if that lists the claim by its name, or the pod."""
+        meta = pod.metadata
+        group = self._api.groups.get(("core", meta.namespace, group_name(pod)))
+        listed = (group.spec or {}).get("resourceClaims") if group is not None else None
+        if group is None or all(one.get("resourceClaimName") != claim.metadata.name for one in listed or ()):
+            return Consumer(resource="pods", name=meta.name, uid=meta.uid)
+        own = {"resource": "podgroups", "name": group.metadata.name, "uid": group.metadata.uid}
+        return Consumer(api_group="scheduling.k8s.io", **own)
 
     def _let_go(self, claim: ResourceClaim) -> None:
         finalizers = [one for one in claim.metadata.finalizers or () if one != FINALIZER]

@@ -21,6 +21,7 @@ from gangsched.model.resource_claims.objects import (
     FINALIZER,
     SLICES,
     TAINT_RULES,
+    Consumer,
     DeviceClass,
     ResourceClaim,
     ResourceSlice,
@@ -181,6 +182,24 @@ def is_made_for(one: ResourceClaim, pod: Pod) -> bool:
 def reserved_for(one: ResourceClaim) -> set[str]:
     """The UIDs in its entries."""
     return {each.uid for each in one.status.reserved_for or ()}
+
+
+def group_name(pod: Pod) -> str:
+    """The core PodGroup that the pod names; "" if none."""
+    reference = pod.spec.scheduling_group
+    return reference.pod_group_name if reference is not None else ""
+
+
+def is_reserved_for(one: ResourceClaim, pod: Pod) -> bool:
+    """Whether an entry is the pod's, or its PodGroup's."""
+    return any(is_entry_of(each, pod) for each in one.status.reserved_for or ())
+
+
+def is_entry_of(entry: Consumer, pod: Pod) -> bool:
+    """Whether the entry is the pod's, or its PodGroup's, whose UID no pod knows."""
+    if entry.resource == "podgroups":
+        return entry.name == group_name(pod) != ""
+    return entry.uid == pod.metadata.uid
 
 
 def is_usable_on(one: ResourceClaim, node: str) -> bool:
