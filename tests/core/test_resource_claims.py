@@ -457,7 +457,10 @@ def test_a_device_that_another_scheduler_gives_out_later_is_told_once() -> None:
     c.show_all().run()
     [told] = [one for one in c.all(ef.RecordEvent) if one.reason == "DeviceMismatch"]
     assert told.name == "p"
-    assert told.message == f"device {DRIVER}/n/gpu-0 of resource claim d/p-gpu is in claim d/theirs too"
+    assert (
+        told.message
+        == f"device {DRIVER}/n/gpu-0 of resource claim d/p-gpu is in claim d/theirs too, of pod d/x"
+    )
     assert c.scheduler.shared.counters["device_clashes"] == 1
 
 

@@ -38,7 +38,16 @@ from gangsched.model.text.printable import MAX_MESSAGE
 from gangsched.plugins import IN_TREE
 from gangsched.reading.strict import MAX_CHARACTERS
 from gangsched.web.access import ADDRESSES_WORTH, STRANGERS_A_SECOND
-from tests.docs import claim_scene, meanings, metrics_table, queues_scene, shapes, walk, what_if
+from tests.docs import (
+    claim_answers,
+    claim_scene,
+    meanings,
+    metrics_table,
+    queues_scene,
+    shapes,
+    walk,
+    what_if,
+)
 from tests.docs.pages import DOCS, ROOT
 from tests.house.walk import files, traced
 
@@ -333,6 +342,7 @@ REGIONS = {
     ("failed-binds.md", "gang table after binds"): lambda: transitions.drawn(transitions.AFTER_BINDS) + "\n",
     ("controllers.md", "shapes"): shapes.table,
     ("plugins.md", "plugin table"): plugin_table,
+    ("resource-claims.md", "answers"): claim_answers.region,
     ("record-and-replay.md", "counterfactual"): what_if.region,
     ("operating-reference.md", "metrics"): metrics_table.table,
     ("operating-reference.md", "limits"): limits,

@@ -30,6 +30,7 @@ from gangsched.core.state.claim_uses import ClaimRecord, ClaimWrite
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import ASSUMED, BOUND, DONE, ON_ITS_WAY, PENDING, Group, GroupState, PodInfo
 from gangsched.core.why import Why
+from gangsched.core.why.resource_claims import in_two_claims
 from gangsched.model.effects import BumpClaim, GetClaim, PatchClaim
 from gangsched.model.events import (
     ClaimBumped,
@@ -67,7 +68,7 @@ class ClaimWrites:
     def problem(self, members: Iterable[PodInfo]) -> Why:
         """Returns why one of the members' claims cannot be had, as far as is known; "" if all may be."""
         for record in self._records(members):
-            if not record.why and self._is_reserved(record):
+            if not record.why and self.is_written(record):
                 record.why = self._looked(record)
             if record.why:
                 return record.why
@@ -77,7 +78,7 @@ class ClaimWrites:
         """Whether all claims of the members are reserved for them, as the watch has shown, and their devices
         wait for nothing. Those that do get until `bindingTimeout` from now."""
         uses, records = self._shared.claim_uses, self._records(members)
-        if not all(self._is_reserved(one) for one in records):
+        if not all(map(self.is_written, records)):
             return False
         waiting = [one for one in records if one.latest is not None and awaited(one.latest)]
         for one in waiting:
@@ -101,7 +102,8 @@ class ClaimWrites:
                 record.why = f"resource claim {name}: {still[0]} did not come true in {seconds}"
                 self._tell(record)
 
-    def _is_reserved(self, record: ClaimRecord) -> bool:
+    def is_written(self, record: ClaimRecord) -> bool:
+        """Whether the claim is reserved for all that want it, as the watch has shown."""
         claim = record.latest
         return (
             claim is not None
@@ -129,9 +131,8 @@ class ClaimWrites:
             others = [uid for uid in book.holders(one.id) if uid != record.uid]
             if others:
                 other = book.claims.get(others[0])
-                name = other.key if other is not None else others[0]
                 self._shared.count("claim_conflicts")
-                return f"device {one.id} of resource claim {claim.key} is in claim {name} too"
+                return in_two_claims(one.id, claim, other, others[0])
         return ""
 
     # -- in each turn ----------------------------------------------------------------------------------

@@ -39,6 +39,8 @@ _BY_PLUGIN: Mapping[str, str] = {
     "NodeUnschedulable": "Uncordon the nodes when they may take pods again: kubectl uncordon NODE.",
     "Devices": "See what the nodes list (gangsched devices), and whether the node agent runs there; or ask"
     " for less of a constraint.",
+    "DynamicResources": "Ask for less in the pods' claims, or free devices: gangsched devices --all shows who"
+    " has them.",
 }
 _VOLUMES = (
     "Create what is named, in the pods' namespace, or correct its name in the pods' spec.volumes"
@@ -46,6 +48,8 @@ _VOLUMES = (
 )
 _OF_REFUSAL: Mapping[str, str] = {
     "": "Add nodes, or ask for less in the PodGroup's minResources.",
+    "DynamicResources": "Create or correct what is named: kubectl get deviceclasses, and resourceclaims and"
+    " resourceclaimtemplates of the pods' namespace.",
     "RemainingBandwidth": "Correct the annotation that is named in the pods' template.",
     **dict.fromkeys(("VolumeBinding", "VolumeRestrictions", "VolumeZone", "NodeVolumeLimits"), _VOLUMES),
 }

@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gangsched.config.queueing import QueueingSettings
+from gangsched.core.explaining.claim_waits import claims_written, not_prepared, without_claims
 from gangsched.core.explaining.owed import NO_MORE, Owed, owed
 from gangsched.core.explaining.reports import lacks_object, view_group
 from gangsched.core.explaining.room import Found, NearMiss, Reason, placeable
@@ -184,19 +185,19 @@ def _found(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | None
                 (_CORRECT_ONE if len(group.stated) <= 1 else _CORRECT_ALL,),
             )
         case GroupState.GATED:
-            return _gated(scheduler, group)
+            return _gated(scheduler, group, now_s)
         case GroupState.GATHERING:
             return _gathering(scheduler, group)
         case GroupState.WAITING:
             return _waiting(scheduler, group, now_s)
         case GroupState.BINDING:
-            return _binding(group)
+            return _binding(scheduler, group, now_s)
         case GroupState.UNWINDING:
             n = group.n_holding
             text = f"It is being taken back: {several(n, 'pod')} of it still to go. {group.message}"
             return Found(text.strip(), then=_asked_again(scheduler, group, now_s))
         case GroupState.BOUND | GroupState.DELETED:
-            found = _started(scheduler, group)
+            found = _started(scheduler, group, now_s)
             found.then = found.then or _asked_again(scheduler, group, now_s)
             return found
     return placeable(scheduler, group, now_s, ago_s)
@@ -205,7 +206,7 @@ def _found(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | None
 # -- not all there -------------------------------------------------------------------------------------
 
 
-def _gated(scheduler: Scheduler, group: Group) -> Found:
+def _gated(scheduler: Scheduler, group: Group, now_s: float) -> Found:
     gates: Counter[str] = Counter()
     asked: Counter[str] = Counter()
     for info in group.in_state(MemberState.GATED):
@@ -214,6 +215,8 @@ def _gated(scheduler: Scheduler, group: Group) -> Found:
         if not named_gates:
             asked[info.reported or "a PreEnqueue plugin"] += 1
     n = group.counts[MemberState.GATED]
+    if not gates and (found := without_claims(scheduler, group, now_s)) is not None:
+        return found
     if gates:
         one = next(iter(gates))
         wait = "waits" if n == 1 else "wait"
@@ -346,7 +349,9 @@ def _slow_victims(is_one: bool, refused: int) -> tuple[str, ...]:
     )
 
 
-def _binding(group: Group) -> Found:
+def _binding(scheduler: Scheduler, group: Group, now_s: float) -> Found:
+    if not group.n_bound and (found := claims_written(scheduler, group, now_s)) is not None:
+        return found
     binds = Counter(info.bind for info in group.in_state(MemberState.ASSUMED))
     parts = [
         f"{binds[state]} {text}"
@@ -376,7 +381,7 @@ def _until(deadline_s: float, now_s: float) -> str:
 # -- it has started ------------------------------------------------------------------------------------
 
 
-def _started(scheduler: Scheduler, group: Group) -> Found:
+def _started(scheduler: Scheduler, group: Group, now_s: float) -> Found:
     """What a group that has started lacks, when it is due to end, or how it ended."""
     if group.is_half_bound:
         owing, never = owed(scheduler, group)
@@ -390,6 +395,8 @@ def _started(scheduler: Scheduler, group: Group) -> Found:
     lacking = lacks(group)
     if lacking:
         return _short(scheduler, group, lacking)
+    if (idle := not_prepared(group, now_s)) is not None:
+        return idle
     apart_told = scheduler.owners.starts_apart(group)
     also = f" {apart_told}." if apart_told else ""
     over = ended_text(group)

@@ -21,6 +21,7 @@ from gangsched.core.cycle.shortage import Lack, lack_sentences, lacks, n_too_man
 from gangsched.core.explaining.cures import cures, refused, why_refused
 from gangsched.core.explaining.owed import Owed
 from gangsched.core.explaining.queues import at_limit, names_wrong_queue
+from gangsched.core.explaining.resource_claims import claim_sentences, claims_refused
 from gangsched.core.explaining.sets import kept_out_by_set, not_ready
 from gangsched.core.framework.plan import FitError, Plan, Shortage
 from gangsched.core.kept.claim_reports import latest_end
@@ -121,15 +122,17 @@ def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | N
     short = answer.shortage
     if short is None:
         todo = refused(answer, scheduler.shared.cache.view)
-        return Found(begin + why_refused(answer), (*first, *todo), then=again)
+        why = " ".join((why_refused(answer), *map(str, claims_refused(scheduler, answer))))
+        return Found(begin + why, (*first, *todo), then=again)
     found = lacks(short)
     waiting = [one for one in scheduler.shared.queue.waiting if one is not group]
     sentences = lack_sentences(short, group, waiting, lambda other: _name_until(other, now_s, ago_s))
+    claims = claim_sentences(scheduler, short)
     kept = [*attempts.kept.describe([group], short)]
     walltimes = scheduler.shared.walltimes or Walltimes(QueueingSettings())
     ends = ExpectedEnds().sentences(short, walltimes, None, partial(latest_end, scheduler.shared))
     return Found(
-        begin + str(together(_headline(short, group, found), *sentences, *kept, *ends)),
+        begin + str(together(_headline(short, group, found), *claims, *sentences, *kept, *ends)),
         (*first, *_FILL[: len(kept)], *cures(short, group, waiting, found), *_stays(scheduler, group)),
         _reasons(short),
         tuple(_near(scheduler, short, found)),

@@ -33,6 +33,7 @@ from gangsched.core.why import OfGang, Why, words
 from gangsched.core.why.binds import AnswerUnclear
 from gangsched.core.why.incomplete import MembersLost
 from gangsched.core.why.released import Reserved
+from gangsched.core.why.resource_claims import in_two_claims
 from gangsched.errors import InvariantError
 from gangsched.model.effects import (
     DEVICES_HEALTHY,
@@ -47,6 +48,7 @@ from gangsched.model.effects import (
 from gangsched.model.events import PodGroupAdded, PodGroupUpdated
 from gangsched.model.objects import Node, Pod
 from gangsched.model.pod_group import CORE, PodGroup
+from gangsched.model.resource_claims.objects import DeviceId
 from gangsched.model.text.printable import clean, clean_for, several
 
 SCHEDULER_ERROR = "SchedulerError"
@@ -225,7 +227,7 @@ class Reporter:
         """Reports the problems that the cache found in node and device reports, and in claims."""
         shared, cache = self._shared, self._shared.cache
         for device, *claims in cache.claims.clashes:
-            self._clash(f"device {device}", claims)
+            self._clash(device, claims)
         cache.claims.clashes.clear()
         if not cache.clashes and not cache.bad_reports:
             return
@@ -240,7 +242,7 @@ class Reporter:
             self.node_problem(node, problem, reason="InvalidNodeReport")
         cache.bad_reports.clear()
 
-    def _clash(self, device: str, uids: Sequence[str]) -> None:
+    def _clash(self, device: DeviceId, uids: Sequence[str]) -> None:
         """Reports a device that two resource claims have, on the pods of ours that are bound with it."""
         book, is_told = self._shared.cache.claims, False
         known = [book.claims[uid] for uid in uids if uid in book.claims]
@@ -249,7 +251,7 @@ class Reporter:
                 info = self._shared.cache.pods.get(uid)
                 if info is None or info.group is None or not (info.state is BOUND or info.bind in ON_ITS_WAY):
                     continue
-                message = f"{device} of resource claim {claim.key} is in claim {other.key} too"
+                message = str(in_two_claims(device, claim, other))
                 self.pod_event(info.pod, "Warning", "DeviceMismatch", "Scheduling", message)
                 is_told = True
         self._shared.count("device_clashes", is_told)
