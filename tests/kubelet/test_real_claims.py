@@ -26,7 +26,7 @@ from gangsched.lab.controlplane import node as real_node
 from gangsched.lab.controlplane.assets import Assets
 from gangsched.lab.controlplane.build import REQUIRE_VARIABLE
 from gangsched.lab.controlplane.node import Machine
-from gangsched.lab.controlplane.processes import ControlPlane
+from gangsched.lab.controlplane.processes import GANG_GATE, GROUP_CLAIMS_GATE, ControlPlane
 from gangsched.model.resource_claims.objects import FINALIZER
 from tests.kubelet import claims_pb2 as pb
 from tests.kubelet.dra_driver import DRIVER, GROUP, SLICES, Driver, Held, held_by, slice_name
@@ -35,12 +35,13 @@ from tests.support.applying import apply
 from tests.support.processes import answered, until
 from tests.support.threads import in_a_thread
 
-pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.since(36), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.since(37), pytest.mark.timeout(300)]
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PODS = "/api/v1/namespaces/default/pods"
 CLAIMS = f"{GROUP}/namespaces/default/resourceclaims"
 TEMPLATES = f"{GROUP}/namespaces/default/resourceclaimtemplates"
+POD_GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 NODES = ("n1", "n2")
 GPUS = 3
@@ -96,14 +97,16 @@ class Site:
     def __init__(self, plane: ControlPlane, directory: Path) -> None:
         self.plane = plane
         self.directory = directory
-        self.machines = {name: Machine(plane, directory, name) for name in NODES}
+        gates = {"GenericWorkload": True, "DRAWorkloadResourceClaims": True}
+        self.machines = {name: Machine(plane, directory, name, gates=gates) for name in NODES}
         self.drivers: dict[str, Driver] = {}
         self.scheduler: Scheduler | None = None
         self._drivers_run = ExitStack()
 
     def start(self) -> None:
         apply(self.plane, DEPLOY / "rbac.yaml", DEPLOY / "resource-claims.yaml")
-        self.plane.start_controllers("resourceclaim-controller")
+        names = ("resourceclaim-controller", "podgroup-protection-controller")
+        self.plane.start_controllers(*names, flags=(GANG_GATE, GROUP_CLAIMS_GATE))
         for kind in ("gpu", "half", "nic", "channel"):
             expression = f"device.driver == '{DRIVER}' && device.attributes['{DRIVER}'].kind == '{kind}'"
             body = {"metadata": {"name": kind}, "spec": {"selectors": [{"cel": {"expression": expression}}]}}
@@ -135,6 +138,18 @@ class Site:
         for k in range(pods):
             self.plane.request("POST", PODS, _pod(f"{name}-{k}", name, pods, claims))
 
+    def pod_group(self, name: str, pods: int, shared: dict[str, Json], **own: Json) -> Json:
+        """A gang whose members share the claims `shared` of their PodGroup, and have their `own` besides."""
+        claims = [{"name": entry, **claim} for entry, claim in shared.items()]
+        spec = {"schedulingPolicy": {"gang": {"minCount": pods}}, "resourceClaims": claims}
+        made: Json = self.plane.request("POST", POD_GROUPS, {"metadata": {"name": name}, "spec": spec})
+        for k in range(pods):
+            body = _pod(f"{name}-{k}", name, pods, {**shared, **own})
+            body["metadata"] = {"name": f"{name}-{k}"}
+            body["spec"]["schedulingGroup"] = {"podGroupName": name}
+            self.plane.request("POST", PODS, body)
+        return made
+
     def items(self, path: str) -> list[Json]:
         found: list[Json] = self.plane.request("GET", path)["items"]
         return found
@@ -164,12 +179,17 @@ class Site:
         }
 
     def ended(self, *gangs: str) -> None:
-        """Deletes their pods, and waits until nothing at all is prepared or allocated any more."""
+        """Deletes their pods and all PodGroups; waits until nothing is allocated any more."""
+        self.gone(*gangs)
+        self.plane.request("DELETE", POD_GROUPS, AT_ONCE)
+        self.until(lambda: not any(map(_is_held, self.items(CLAIMS))), f"the claims of {gangs} are free")
+
+    def gone(self, *gangs: str) -> None:
+        """Deletes their pods; when those are gone nothing is prepared for anybody."""
         for pod in [pod for gang in gangs for pod in self.members(gang)]:
             self.plane.request("DELETE", f"{PODS}/{pod['metadata']['name']}", {"gracePeriodSeconds": 1})
         self.until(lambda: not self.items(PODS), f"the pods of {gangs} are gone")
         assert {name: driver.prepared for name, driver in self.drivers.items()} == {"n1": {}, "n2": {}}
-        self.until(lambda: not any(map(_is_held, self.items(CLAIMS))), f"the claims of {gangs} are free")
 
     def slices(self, node: str) -> set[str]:
         """The UIDs of the slices of the node alone."""
@@ -250,7 +270,7 @@ def running_site(assets: Assets) -> Iterator[Site]:
         pytest.skip(f"no real kubelet: {error}")
     with (
         tempfile.TemporaryDirectory(prefix="gs-", ignore_cleanup_errors=True) as folder,
-        ControlPlane(assets=assets, unsafe_no_fsync=True) as plane,
+        ControlPlane(assets=assets, apiserver_flags=[GROUP_CLAIMS_GATE], unsafe_no_fsync=True) as plane,
     ):
         made = Site(plane, Path(folder))
         try:
@@ -370,6 +390,26 @@ def test_a_gang_on_two_nodes_shares_a_claim_and_devices(site: Site) -> None:
     ]
     assert {one["uid"] for one in reserved} == {pod["metadata"]["uid"] for pod in pods}
     site.ended("ring")
+
+
+def test_a_gang_on_two_nodes_has_the_claims_of_its_pod_group(site: Site) -> None:
+    """One that was made for it and one by name; reserved for the PodGroup, they are its own until it goes."""
+    site.claim("channel", wish("channel"))
+    shared = {"made": of_template("channel"), "named": {"resourceClaimName": "channel"}}
+    group = site.pod_group("job", 4, shared, gpu=of_template("gpu"))
+    pods = site.running("job", 4)
+    found = check_devices(site, pods)
+    channels = {one for each in found.values() for one in each if one.pool == "fabric"}
+    assert {one.device for one in channels} == {"channel-0", "channel-1"}
+    assert all(channels < {*each} for each in found.values())
+    for pod in pods:
+        claims = site.claims_of(pod)
+        for entry in ("made", "named"):
+            [reserved] = claims[entry]["status"]["reservedFor"]
+            assert (reserved["resource"], reserved["uid"]) == ("podgroups", group["metadata"]["uid"])
+    site.gone("job")
+    site.until(lambda: sum(map(_is_held, site.items(CLAIMS))) == 2, "the pods' own claims are free")
+    site.ended("job")
 
 
 def test_a_driver_that_fails_is_said_and_keeps_nobodys_devices(site: Site) -> None:

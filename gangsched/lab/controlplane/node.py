@@ -91,6 +91,7 @@ class Machine:
 
     cgroup: that of its pods, as /proc/PID/cgroup names it. network: the network namespace of pods on the
     host's network. offers: the cpu and memory that it offers, as quantities; by default all there is.
+    gates: kubelet's feature gates.
     """
 
     def __init__(
@@ -102,11 +103,13 @@ class Machine:
         cgroup: str = "",
         network: str = "",
         offers: Mapping[str, str] | None = None,
+        gates: Mapping[str, bool] | None = None,
     ) -> None:
         self.name = name
         self._cgroup = cgroup
         self._network = network
         self._offers = offers or {}
+        self._gates = dict(gates or {})
         self.directory = directory / name
         self.plugins = self.directory / "dp"
         self.root = self.directory / "kubelet"
@@ -229,6 +232,7 @@ class Machine:
         return {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
+            "featureGates": self._gates,
             "containerRuntimeEndpoint": f"unix://{self._socket}",
             "address": "127.0.0.1",
             "port": port,
