@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gangsched.core.types.group import Group, MemberState, PodInfo
+from gangsched.model.resource_claims.objects import ResourceClaim
 from gangsched.telemetry import names
 from gangsched.telemetry.spans import Attributes
 
@@ -43,6 +44,16 @@ def of_reservation(group: Group) -> Attributes:
     if devices:
         attributes |= {names.DEVICES: tuple(devices[: names.MAX_LISTED]), names.N_DEVICES: n_devices}
     return attributes
+
+
+def of_claim(claim: ResourceClaim) -> Attributes:
+    """Returns a claim's name and its devices; a long list is cut."""
+    allocation = claim.status.allocation
+    results = allocation.devices.results if allocation is not None else ()
+    return {
+        names.CLAIM: claim.key,
+        names.DEVICES: tuple(str(one.id) for one in results[: names.MAX_LISTED]),
+    }
 
 
 def of_member(info: PodInfo, message: str) -> Attributes:

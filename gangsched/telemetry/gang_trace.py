@@ -27,8 +27,9 @@ from opentelemetry.sdk.trace.id_generator import IdGenerator
 from gangsched.core.framework.interface import Code
 from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
 from gangsched.core.types.states import ENDED
+from gangsched.model.resource_claims.objects import ResourceClaim
 from gangsched.telemetry import names
-from gangsched.telemetry.attributes import of_gang, of_member, of_reservation
+from gangsched.telemetry.attributes import of_claim, of_gang, of_member, of_reservation
 from gangsched.telemetry.spans import Attributes, OpenSpan, SpanMaker
 from gangsched.telemetry.traceparent import written
 
@@ -207,6 +208,11 @@ class GangTrace:
         self._n_bound += outcome == "bound"
         self._n_failed_binds += outcome in ("failed", "cancelled")
         self.phase.event(outcome, now_ns, of_member(info, message), trouble=outcome != "bound")
+
+    def claimed(self, claim: ResourceClaim, now_ns: int) -> None:
+        """Adds that a resource claim is allocated, and reserved for members."""
+        if self.phase is not None and claim.status.allocation is not None:
+            self.phase.event(names.RESERVED_CLAIM, now_ns, of_claim(claim))
 
     def turn_ended(self) -> None:
         """Ends the turn: its ended spans get no further messages."""

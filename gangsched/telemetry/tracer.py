@@ -31,6 +31,7 @@ from gangsched.model.events import (
     BindFailed,
     BindSucceeded,
     BindUnknown,
+    ClaimPatched,
     Event,
     PodGroupAdded,
     PodGroupDeleted,
@@ -94,6 +95,7 @@ class GangTracer:
             BindFailed: lambda e: self._answered(e, "failed", f"{e.code} {e.message}"),
             BindUnknown: lambda e: self._answered(e, "unknown", e.message),
             BindCancelled: lambda e: self._answered(e, "cancelled", ""),
+            ClaimPatched: self._claimed,
             PodGroupAdded: self._put_object,
             PodGroupUpdated: self._put_object,
             PodGroupDeleted: self._remove_object,
@@ -283,6 +285,13 @@ class GangTracer:
         trace, _ = self._of_member.get(event.uid, (None, ""))
         if trace is not None:
             trace.answered(event.uid, outcome, message, self._clock())
+
+    def _claimed(self, event: ClaimPatched) -> None:
+        """A resource claim was written: tells the gangs for whose members it is reserved now."""
+        users = (self._of_member.get(one.uid) for one in event.claim.status.reserved_for or ())
+        traces = {id(trace): trace for trace, _ in filter(None, users) if trace is not None}
+        for trace in traces.values():
+            trace.claimed(event.claim, self._clock())
 
     def _put_object(self, event: PodGroupAdded | PodGroupUpdated) -> None:
         meta = event.item.metadata

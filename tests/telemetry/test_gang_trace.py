@@ -7,6 +7,15 @@ from msgspec.structs import replace
 from gangsched.config import Settings
 from gangsched.model import events as ev
 from gangsched.model.effects import BindPod
+from gangsched.model.resource_claims.objects import (
+    AllocatedDevice,
+    AllocatedDevices,
+    Allocation,
+    ClaimMeta,
+    Consumer,
+    ResourceClaim,
+    ResourceClaimStatus,
+)
 from gangsched.telemetry import names
 from tests.support.scenario import gang, with_annotations
 from tests.telemetry.traced import Traced, said, tree
@@ -265,3 +274,21 @@ def test_late_members_of_a_whole_gang_have_a_trace_that_links_the_first() -> Non
     assert second.context
     assert second.context.trace_id != first.context.trace_id
     assert [link.context.trace_id for link in second.links] == [first.context.trace_id]
+
+
+def test_a_bind_tells_of_the_claims_that_were_reserved_for_it() -> None:
+    c = Traced(nodes=1)
+    c.answer = lambda bind: "hold"
+    c.submit(gang("a", pods=2)).run()
+    device = AllocatedDevice("gpu", "gpu.example.com", "n0", "gpu-0")
+    users = [Consumer(resource="pods", name=f"a-{i}", uid=c.pod(f"a-{i}").metadata.uid) for i in range(2)]
+    claim = ResourceClaim(ClaimMeta(name="shared", namespace="d", uid="u"))
+    c.tracer.note_events([ev.ClaimPatched("u", 1, claim)])  # its finalizer
+    status = ResourceClaimStatus(Allocation(AllocatedDevices([device])), users)
+    c.tracer.note_events([ev.ClaimPatched("u", 2, replace(claim, status=status))])
+    for held in c.held_binds:
+        c.tell(ev.BindSucceeded(held.uid, held.attempt), ev.PodUpdated(c.commit(held)))
+    [bind] = c.named(names.BIND)
+    assert [event.name for event in bind.events] == [names.RESERVED_CLAIM, "bound", "bound"]
+    told = bind.events[0].attributes or {}
+    assert (told[names.CLAIM], told[names.DEVICES]) == ("d/shared", ("gpu.example.com/n0/gpu-0",))

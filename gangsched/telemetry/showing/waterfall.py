@@ -134,9 +134,11 @@ def _notes(span: SpanView) -> Iterator[tuple[str, str]]:
     if span.name != names.BIND:
         return
     for name, at_ns, more in span.events[:MAX_MEMBERS]:
-        style = "dim" if name == "bound" else "red"
+        style = "dim" if name in ("bound", names.RESERVED_CLAIM) else "red"
         devices = more.get(names.DEVICES)
         text = f"{more.get(names.POD_NAME, '')} {name} on {more.get(names.NODE_NAME, '')}"
+        if name == names.RESERVED_CLAIM:
+            text = f"{name} {more.get(names.CLAIM, '')}"
         text += f" after {_took(at_ns - span.start_ns)}"
         text += f": {_listed(devices, None)}" if devices else ""
         text += f" ({more[names.REASON]})" if more.get(names.REASON) else ""
