@@ -81,7 +81,9 @@ def test_a_device_about_which_a_selector_fails_keeps_out_no_pod_that_can_do_with
     c.submit(c.want("p", bare)).run()
     assert c.devices("p-gpu") == ["n/gpu-0"]
     c.submit(c.want("q", bare)).run()
-    assert "selector #0 on device gpu.example.com/n/gpu-1: no such key: model" in c.said("q")
+    assert "selector #0 on device gpu.example.com/n/gpu-1: CEL runtime error: no such key: model" in c.said(
+        "q"
+    )
 
 
 @pytest.mark.parametrize(("order", "n_bound"), [(("all", "gpu"), 0), (("gpu", "all"), 1)])
