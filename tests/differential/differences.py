@@ -41,6 +41,7 @@ def _names_nodes(pod: Json) -> bool:
 
 _CLAIMS_ELSEWHERE = "resourceclaim not available on the node"
 _NO_DEVICES = ("cannot allocate all claims", "invalid resource pools were encountered")
+_UNREADABLE = "the value must be an integer"
 _LACKS = re.compile(
     r"node\(s\) (without the|with tainted|whose) devices for request \S+ \(class \S+\)( are in use)?"
     r"|node\(s\) whose pool of \S+ is .*"
@@ -69,9 +70,10 @@ def _by_devices(counted: Mapping[str, int]) -> dict[str, int]:
 
 def _failed_on_a_node(pod: Json, theirs: Attempt, ours: Decision) -> bool:
     """An error of the allocator on one node ended kube-scheduler's attempt; we leave out a node at least."""
-    begins = 'running "DynamicResources" filter plugin: '
-    is_error = theirs.is_error and theirs.message.startswith(begins) and "timed out" not in theirs.message
-    return is_error and (not ours.node or len(ours.feasible) < ours.n_nodes)
+    if not theirs.message.startswith('running "DynamicResources" filter plugin: '):
+        return False
+    is_other = "timed out" in theirs.message or _UNREADABLE in theirs.message
+    return theirs.is_error and not is_other and (not ours.node or len(ours.feasible) < ours.n_nodes)
 
 
 class Spared(NamedTuple):
@@ -139,18 +141,24 @@ MEANT = (
         "The API server takes slices and allocations whose node selectors compare a label with a word. "
         "kube-scheduler then allocates nothing on any node, and the pod is tried again and again; to us the "
         "slice's pool is invalid, the others are not, and such an allocation is on no node.",
-        lambda pod, theirs, ours: theirs.is_error and "the value must be an integer" in theirs.message,
+        lambda pod, theirs, ours: theirs.is_error and _UNREADABLE in theirs.message,
     ),
     Difference(
         "claims that 256 pods use",
         "kube-scheduler finds a node for one more pod, whose reservation the API server refuses, again and "
-        "again; we refuse the pod, before any node is looked at, as long as the claim is in use.",
-        lambda pod, theirs, ours: not theirs.node and ours.message == "resourceclaim in use",
+        "again; we refuse the pod, before any node is looked at, as long as there are so many.",
+        lambda pod, theirs, ours: not theirs.node and "at most 256 pods may use it" in ours.message,
     ),
     Difference(
         "claims for more than 32 devices",
         "kube-scheduler finds out on each node that other plugins leave; we refuse the pod before that.",
         lambda pod, theirs, ours: not theirs.node and ours.message.startswith("it asks for "),
+    ),
+    Difference(
+        "allocations without their time",
+        "kube-scheduler cannot reserve a claim that was allocated without allocationTimestamp: it sets that, "
+        "which the API server refuses, again and again; we reserve it as it is.",
+        lambda pod, theirs, ours: False,
     ),
     Difference(
         "clouds' limits without CSI",

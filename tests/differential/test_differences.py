@@ -8,7 +8,7 @@ import pytest
 
 from tests.differential.compare import differences
 from tests.differential.differences import MEANT
-from tests.differential.draw import Given, Json
+from tests.differential.draw import Devices, Given, Json
 from tests.differential.kube import KubeScheduler
 from tests.differential.ours import Ours
 from tests.support.bodies import node, pod
@@ -71,13 +71,79 @@ def many_disks() -> Given:
     return Given([ranked_node("a")], [full], [plain_pod("one-more", volumes=disks(39, 1))])
 
 
+def claiming(
+    name: str,
+    *,
+    of: Json,
+    count: int = 1,
+    selector: str = "",
+    held: Json | None = None,
+    node_selector: Json | None = None,
+    is_own: bool = False,
+) -> Given:
+    """A node with two devices, of which one has a model; a pod with a claim. of: what the slice is of; held:
+    the status that the claim has by then; is_own: it is made for the pod."""
+    devices = [{"name": "d0"}, {"name": "d1", "attributes": {"model": {"string": "m"}}}]
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "d.example.com", "pool": pool, "devices": devices} | of
+    exactly: Json = {"deviceClassName": "any", "allocationMode": "ExactCount", "count": count}
+    if selector:
+        exactly["selectors"] = [{"cel": {"expression": selector}}]
+    claim: Json = {
+        "metadata": {"name": "asked", "namespace": "default"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
+    }
+    if held is not None:
+        claim["status"] = held
+    by = {"resourceClaimTemplateName": "t"} if is_own else {"resourceClaimName": "asked"}
+    entry = {"name": "c"} | by
+    pod = plain_pod(name, resourceClaims=[entry])
+    pod["spec"] |= {"nodeSelector": node_selector} if node_selector else {}
+    return Given(
+        [ranked_node("a")],
+        [],
+        [pod],
+        devices=Devices(
+            [{"metadata": {"name": "any"}, "spec": {}}],
+            [],
+            [{"metadata": {"name": "s"}, "spec": spec}],
+            [] if is_own else [claim],
+            frozenset(),
+            {name: {"c": claim}} if is_own else {},
+            frozenset(),
+        ),
+    )
+
+
+def holding(n_users: int, **more: Any) -> Json:
+    """The status of a claim with a device, and so many users."""
+    result = {"request": "r", "driver": "d.example.com", "pool": "p", "device": "d0"}
+    users = [{"resource": "pods", "name": f"u{i}", "uid": f"u{i}"} for i in range(n_users)]
+    status: Json = {"allocation": {"devices": {"results": [result]}, **more}}
+    return status | ({"reservedFor": users} if users else {})
+
+
+NOT_READ = {"matchExpressions": [{"key": "rank", "operator": "Gt", "values": ["big"]}]}
+HERE = {"nodeName": "a"}
 SHOWN = {
     "words where there are no nodes": Given([], [], [plain_pod("nowhere")]),
     "words for nodes that matchFields leave out": named_node(),
     "a preference that cannot be read": unreadable_preference(),
+    "words for nodes without devices": claiming("lacks", of=HERE, count=3, is_own=True),
+    "an error of the allocator on one node": claiming(
+        "fails", of=HERE, selector="device.attributes['d.example.com'].model == 'm'"
+    ),
+    "a node selector that cannot be read": claiming(
+        "unread", of={"nodeSelector": {"nodeSelectorTerms": [NOT_READ]}}
+    ),
+    "claims that 256 pods use": claiming(
+        "many", of=HERE, held=holding(256, allocationTimestamp="2026-01-01T00:00:00Z")
+    ),
+    "claims for more than 32 devices": claiming("large", of=HERE, count=33, node_selector={"rank": "6"}),
+    "allocations without their time": claiming("untimed", of=HERE, held=holding(0)),
     "clouds' limits without CSI": many_disks(),
 }
-UNMET = ("clouds' limits without CSI",)
+UNMET = ("allocations without their time", "clouds' limits without CSI")
 """What no random case meets is excused nowhere."""
 
 
@@ -90,7 +156,9 @@ def test_the_difference_still_occurs(name: str, kube_scheduler: KubeScheduler) -
     outcome = kube_scheduler.decide(SHOWN[name])
     [one] = outcome.pods
     theirs = outcome.attempts[one["metadata"]["name"]]
-    ours = Ours(outcome).decide(one)
+    scheduler = Ours(outcome)
+    scheduler.see(outcome.claims_before.get(one["metadata"]["name"], []))
+    ours = scheduler.decide(one)
     assert differences(theirs, ours)
     excused = [meant.name for meant in MEANT if meant.excuses(one, theirs, ours)]
     assert excused == ([] if name in UNMET else [name])

@@ -13,7 +13,7 @@ from tests.differential.test_same_decisions import same
 N_SEEDS = int(os.environ.get("GANGSCHED_CLAIM_CLUSTERS", "60"))
 SEEDS_A_TEST = 10
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.long]
 
 
 @pytest.mark.parametrize("first", range(0, N_SEEDS, SEEDS_A_TEST))
