@@ -21,7 +21,7 @@ _UNREAD = "the scheduler's own code failed on it: its log would say where"
 
 
 class Member(msgspec.Struct, frozen=True, rename="camel"):
-    """devices: IDs by resource, over all containers."""
+    """devices: IDs by resource, over all containers; of resource claims: names by driver."""
 
     name: str
     node: str
@@ -123,6 +123,10 @@ def _gang(trial: Trial, group: Group | None, pods: Sequence[Pod]) -> Gang:
             for resource, ids in by_resource.items():
                 held = devices.setdefault(clean(resource), [])
                 held += [clean(one) for one in ids if clean(one) not in held]
+        for claim in trial.core.claims_of(pod):
+            given = claim.status.allocation
+            for one in given.devices.results if given is not None else ():
+                devices.setdefault(clean(one.driver), []).append(clean(one.device))
         members.append(Member(clean(pod.metadata.name), clean(node), devices))
     unplaced = [clean(pod.metadata.name) for pod in pods if pod.metadata.uid not in trial.bound]
     scheduler = clean(pods[0].spec.scheduler_name)

@@ -46,11 +46,10 @@ _WITHOUT_PODS = frozenset(
 ) | {"policy", "autoscaling", "monitoring.coreos.com", "cert-manager.io"}
 _NO_PODS = "they make no pods"
 _QUEUE = "queues of another system; gangsched's own are in its configuration (docs/queues.md)"
-_CLAIMS = "claims of dynamic resource allocation are not supported (yet)"
+_CLAIMS = "claims of devices are looked at where a profile allocates them and the cluster has a DeviceClass"
 _REASONS: Mapping[Key, str] = {
     ("apps", "DaemonSet"): "they make a pod for each node, and are not looked at",
     ("resource.k8s.io", "ResourceClaim"): _CLAIMS,
-    ("resource.k8s.io", "ResourceClaimTemplate"): _CLAIMS,
     ("resource.k8s.io", "DeviceClass"): _CLAIMS,
     ("resource.k8s.io", "ResourceSlice"): _CLAIMS,
     ("scheduling.k8s.io", "Workload"): (
@@ -70,6 +69,7 @@ _USED = frozenset(
     (
         *((trainer.GROUP, trainer.IN_CLUSTER), (trainer.GROUP, trainer.IN_NAMESPACE)),
         *(("", RANGE), ("", QUOTA)),
+        ("resource.k8s.io", "ResourceClaimTemplate"),
     )
 )
 _CLUSTER_WIDE = frozenset(

@@ -16,14 +16,16 @@ import msgspec
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError, ParseError
 from gangsched.kube.watch.decode import Kind, all_kinds, followed
-from gangsched.model.events import Event, ObjectRefused, OwnerPut
+from gangsched.model.events import Event, ObjectPut, ObjectRefused, OwnerPut
 from gangsched.model.objects import Pod
 from gangsched.model.owners import OWNER_KINDS, replicas
 from gangsched.model.owners.owner import DEFAULT_SCHEDULER
 from gangsched.model.pod_group import POD, group_key
+from gangsched.model.resource_claims.objects import CLAIMS, ResourceClaimSpec
 from gangsched.reading.strict import nearest
 from gangsched.whatif import accepted
 from gangsched.whatif.admission import Admission, Refused, limits_in
+from gangsched.whatif.claims import TEMPLATE, template_of, with_claims
 from gangsched.whatif.cluster import Classes, Cluster, PriorityClass, UnknownClasses, read_class
 from gangsched.whatif.files import NO_POD, Document
 from gangsched.whatif.kinds import Key, LeftOut, check_version, is_cluster_wide, key_of
@@ -37,6 +39,7 @@ _CLASS = ("scheduling.k8s.io", "PriorityClass")
 _BY_POLICY = (
     "with the PodGroup that the operator makes by spec.runPolicy.schedulingPolicy, if it schedules gangs"
 )
+_NO_TEMPLATE = "named by pods and not in the files: without it their claims are not made; give it too"
 _LONE = (
     "each of their pods starts by itself, as no group is named: the operator's gang scheduling with"
     " spec.runPolicy.schedulingPolicy, or annotations in the templates (docs/gangs.md), make them one gang"
@@ -79,6 +82,7 @@ def read_manifests(
         with _at(place):
             reading.take(document, namespace)
             warnings += (f"{place}: {problem}" for problem in accepted.check(document))
+    reading.make_claims(documents, namespace)
     notes = reading.left_out.lines()
     if not reading.pods and not reading.refused:
         sources = ", ".join(dict.fromkeys(one.source for one in documents))
@@ -127,6 +131,24 @@ class _Reading:
         elif followed is None and key != _CLASS:
             self.left_out.add(key, meta["name"])
         self._note(document, key, self.pods[n_before:])
+
+    def make_claims(self, documents: Sequence[Document], namespace: str) -> None:
+        """Makes the claims of all pods, by the files' templates. Raises: ConfigError."""
+        templates: dict[tuple[str, str], ResourceClaimSpec] = {}
+        for _, place, body in documents:
+            if key_of(str(body.get("apiVersion")), str(body.get("kind"))) == TEMPLATE:
+                meta = body["metadata"]
+                with _at(place):
+                    templates[str(meta.get("namespace") or namespace), str(meta["name"])] = template_of(body)
+        missing: dict[str, None] = {}
+        for at, pod in enumerate(self.pods):
+            if pod.spec.resource_claims:
+                made = with_claims(pod, templates)
+                self.pods[at] = made.pod
+                self.others += [ObjectPut(CLAIMS, claim) for claim in made.claims]
+                missing |= dict.fromkeys(made.missing)
+        for name in missing:
+            self.left_out.note(_NO_TEMPLATE, TEMPLATE[1], name)
 
     def _make(self, document: Json, key: Key) -> None:
         """Adds the pods that an object makes, as the API server would show them."""

@@ -23,9 +23,11 @@ from gangsched.model import events as ev
 from gangsched.model.devices.annotations import ALLOCATED_KEY, Allocation, parse_allocation
 from gangsched.model.objects import Node, Pod
 from gangsched.model.pod_group import group_key
+from gangsched.model.resource_claims.objects import CLAIMS
 from gangsched.model.walltime import LATEST_S, pod_walltime
 from gangsched.reading.strict import nearest
 from gangsched.whatif.applying import applied
+from gangsched.whatif.claims import given_back, patched
 
 HOSTNAME = "kubernetes.io/hostname"
 _MAX_ADDED = 10_000
@@ -170,7 +172,9 @@ class Trial:
         return self._nodes[name]
 
     def _remove(self, pods: Iterable[Pod]) -> None:
-        self._tell([ev.PodDeleted(self._pods.pop(pod.metadata.uid)) for pod in pods])
+        for pod in pods:
+            given_back = self._given_back(pod)
+            self._tell([ev.PodDeleted(self._pods.pop(pod.metadata.uid)), *given_back])
 
     def _tell(self, events: Sequence[ev.Event]) -> None:
         if events:
@@ -183,16 +187,37 @@ class Trial:
             for effect in queue:
                 if isinstance(effect, ef.BindPod):
                     events += self._bind(effect)
+                elif isinstance(effect, ef.PatchClaim):
+                    events += self._patch_claim(effect)
                 elif isinstance(effect, ef.EvictPod | ef.DeletePod) and effect.uid in self._pods:
                     pod = self._pods.pop(effect.uid)
                     self.bound.pop(effect.uid, None)
                     self.evicted.append(pod)
-                    events += [ev.EvictionSucceeded(effect.uid), ev.PodDeleted(pod)]
+                    events += [ev.EvictionSucceeded(effect.uid), ev.PodDeleted(pod), *self._given_back(pod)]
                 elif isinstance(effect, ef.RunHook):
                     events += self._hook(effect)
                 elif isinstance(effect, ef.AskExtenders):
                     events.append(ev.ExtendersAnswered(effect.ticket, nodes=effect.nodes))
             queue = self.core.handle(events, self.now_s) if events else []
+
+    def _patch_claim(self, patch: ef.PatchClaim) -> list[ev.Event]:
+        claim = self.core.shared.cache.claims.claims.get(patch.uid)
+        if claim is None:
+            return [ev.ClaimRefused(patch.uid, patch.ticket, 404, "NotFound", "it is gone")]
+        claim = patched(claim, patch)
+        return [ev.ClaimPatched(patch.uid, patch.ticket, claim), ev.ObjectPut(CLAIMS, claim)]
+
+    def _given_back(self, pod: Pod) -> list[ev.Event]:
+        """What becomes of the resource claims of a pod that goes."""
+        events: list[ev.Event] = []
+        for claim in self.core.claims_of(pod) if pod.spec.resource_claims else ():
+            meta, left = claim.metadata, given_back(claim, [pod.metadata.uid])
+            events.append(
+                ev.ObjectGone(CLAIMS, meta.namespace, meta.name, meta.uid)
+                if left is None
+                else ev.ObjectPut(CLAIMS, left)
+            )
+        return events
 
     def _hook(self, hook: ef.RunHook) -> list[ev.Event]:
         """Answers that every hook agrees, and that a Bind plugin has bound the pod."""

@@ -85,7 +85,6 @@ def test_what_makes_no_pods_is_left_out_with_a_line_and_the_job_is_answered() ->
         "ConfigMap a, Secret a, ServiceAccount a, Role a: they make no pods",
         "Queue a, LocalQueue a: queues of another system; gangsched's own are in its configuration"
         " (docs/queues.md)",
-        "ResourceClaimTemplate a: claims of dynamic resource allocation are not supported (yet)",
         "Widget a: whether they make pods is not known here: if they do, give the pods",
     ]
     assert "Of the files: ConfigMap a, Secret a, " in printed(found)

@@ -1,0 +1,127 @@
+"""Resource claims of a job's pods, as the resourceclaim controller would make them; and what writes of the
+core make of a claim. Pure.
+
+Templates are read from the files alone. Called by manifests, and by trial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from gangsched.errors import ConfigError
+from gangsched.model.effects import PatchClaim
+from gangsched.model.objects import OwnerReference, Pod, PodResourceClaimStatus
+from gangsched.model.resource_claims.objects import (
+    Allocation,
+    ClaimMeta,
+    Consumer,
+    ResourceClaim,
+    ResourceClaimSpec,
+    ResourceClaimStatus,
+)
+from gangsched.whatif.makers.templates import Json
+
+TEMPLATE = ("resource.k8s.io", "ResourceClaimTemplate")
+Templates = Mapping[tuple[str, str], ResourceClaimSpec]
+"""By namespace and name: what claims of it ask for."""
+
+
+class Made(NamedTuple):
+    """A pod with its claims. missing: templates that it names and that are not known."""
+
+    pod: Pod
+    claims: tuple[ResourceClaim, ...]
+    missing: tuple[str, ...]
+
+
+def template_of(document: Json) -> ResourceClaimSpec:
+    """Raises: ConfigError."""
+    spec = document.get("spec")
+    try:
+        return msgspec.convert(spec.get("spec") if isinstance(spec, dict) else None, ResourceClaimSpec)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"is no ResourceClaimTemplate: {str(error)[:200]}", path="spec.spec") from None
+
+
+def with_claims(pod: Pod, templates: Templates) -> Made:
+    """Makes the claims that the pod has by templates."""
+    meta = pod.metadata
+    claims: list[ResourceClaim] = []
+    missing: list[str] = []
+    statuses: list[PodResourceClaimStatus] = []
+    owner = OwnerReference(api_version="v1", kind="Pod", name=meta.name, uid=meta.uid, controller=True)
+    for entry in pod.spec.resource_claims or ():
+        if (template := entry.resource_claim_template_name) is None:
+            continue
+        spec = templates.get((meta.namespace, template))
+        if spec is None:
+            missing.append(template)
+            continue
+        name = f"{meta.name}-{entry.name}"
+        made = ClaimMeta(
+            name=name,
+            namespace=meta.namespace,
+            uid=f"{meta.uid}-{entry.name}",
+            resource_version="1",
+            owner_references=[owner],
+        )
+        claims.append(ResourceClaim(made, spec))
+        statuses.append(PodResourceClaimStatus(entry.name, name))
+    if statuses:
+        pod = replace(pod, status=replace(pod.status, resource_claim_statuses=statuses))
+    return Made(pod, tuple(claims), tuple(missing))
+
+
+def patched(claim: ResourceClaim, patch: PatchClaim) -> ResourceClaim:
+    """Returns the claim after the patch."""
+    body: dict[str, Any] = msgspec.json.decode(patch.patch)
+    meta = replace(claim.metadata, resource_version=_next(claim.metadata.resource_version))
+    if not patch.is_status:
+        more = body["metadata"]
+        annotations = {**(meta.annotations or {}), **(more.get("annotations") or {})}
+        finalizers = more.get("finalizers", meta.finalizers)
+        return replace(claim, metadata=replace(meta, annotations=annotations, finalizers=finalizers))
+    status, more = claim.status, body["status"]
+    if "allocation" in more:
+        stated = more["allocation"]
+        status = replace(
+            status, allocation=None if stated is None else msgspec.convert(stated, Allocation, strict=False)
+        )
+    if "reservedFor" in more:
+        status = replace(status, reserved_for=_merged(status, more["reservedFor"]))
+    return replace(claim, metadata=meta, status=status)
+
+
+def given_back(claim: ResourceClaim, gone: Sequence[str]) -> ResourceClaim | None:
+    """Returns the claim without these pods, as the resourceclaim controller leaves it; None: it goes with the
+    pod that it was made for."""
+    owner = claim.metadata.controller
+    if owner is not None and owner.uid in gone:
+        return None
+    left = [one for one in claim.status.reserved_for or () if one.uid not in gone]
+    meta = replace(claim.metadata, resource_version=_next(claim.metadata.resource_version))
+    status = replace(claim.status, reserved_for=left) if left else ResourceClaimStatus()
+    return replace(claim, metadata=meta, status=status)
+
+
+def _merged(status: ResourceClaimStatus, more: Sequence[Json] | None) -> list[Consumer] | None:
+    if more is None:
+        return None
+    return list(_entries(status, more))
+
+
+def _entries(status: ResourceClaimStatus, more: Sequence[Json]) -> Iterator[Consumer]:
+    """The entries after a strategic merge by UID."""
+    gone = {one["uid"] for one in more if one.get("$patch") == "delete"}
+    added = [msgspec.convert(one, Consumer) for one in more if one["uid"] not in gone]
+    gone |= {one.uid for one in added}
+    yield from (one for one in status.reserved_for or () if one.uid not in gone)
+    yield from added
+
+
+def _next(version: str) -> str:
+    return str(int(version) + 1) if version.isdecimal() else f"{version}+"
