@@ -56,6 +56,8 @@ def test_a_pod_waits_until_its_claim_exists() -> None:
     pod = with_claims(make_pod("p", gpus=0), own=("gpu",))
     c.submit(pod).run()
     assert not c.n_bound()
+    assert not c.all(ef.WritePodCondition), "it is about to be made"
+    c.wait(1.0)
     assert 'could not find ResourceClaim "d/p-gpu"' in c.said("p")
     c.make_claim("p-gpu", wish(), owner=pod)
     c.run()
@@ -428,7 +430,7 @@ def test_pods_that_wait_for_claims_when_the_scheduler_starts_say_so() -> None:
     c = ClaimCluster().offer("n")
     c.submit(with_claims(make_pod("p", gpus=0), own=("gpu",))).run()
     c.effects.clear()
-    c.restart().run()
+    c.restart().run().wait(1.0)
     assert 'could not find ResourceClaim "d/p-gpu"' in c.said("p")
 
 

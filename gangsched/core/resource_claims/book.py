@@ -383,6 +383,13 @@ class ClaimBook:
             return f"it is not known which {kind} there are: listing them {why_not}"
         return problem_of(pod, lambda name: self.named(pod.metadata.namespace, name), self._sharing(pod))
 
+    def awaits(self, pod: Pod) -> bool:
+        """Whether a claim of the pod is still to be made, or to be shown by the watch."""
+        of = pod.metadata.namespace
+        return not self._unread and any(
+            one.name is None or self.named(of, one.name) is None for one in used_claims(pod)
+        )
+
     def claims_of(self, pod: Pod) -> dict[str, ResourceClaim]:
         """Returns the pod's claims by entry, those that exist."""
         found = {}

@@ -11,6 +11,8 @@ skips all of this: that plugin reads the pod alone, and the API server marks its
     any            wait, with a timeout   after that time; and as after "no"
     any            "no"                   when the pod is edited; on the changes that it names (`cures`)
     any            an error, or nothing   after a backoff that doubles; the pod stays out until then
+
+A pod whose resource claims are not there yet is kept out too, until they are.
 """
 
 from __future__ import annotations
@@ -37,6 +39,9 @@ from gangsched.model.events import HookAnswered
 from gangsched.model.objects import Pod
 from gangsched.model.text.printable import clean
 
+CLAIMS_WITHIN_S = 1.0
+"""How long a pod's claims are waited for without a word: their controller makes them after the pod, mostly
+within milliseconds."""
 MAX_ASKED = 32
 """Limit on a plugin's concurrent calls at the edge; its other pods wait for these."""
 MAX_A_TURN = 256
@@ -66,6 +71,8 @@ class PreEnqueue:
         self._to_ask: dict[str, dict[str, None]] = {}
         """Plugin -> UIDs of the pods to ask it about, in order."""
         self._n_open: dict[str, int] = {}
+        self._without_claims: dict[str, float] = {}
+        """By UID: since when a pod waits for its claims."""
         self._waits = shared.enqueue_waits
 
     # -- one pod ---------------------------------------------------------------------------------------
@@ -75,8 +82,11 @@ class PreEnqueue:
         profile = self._shared.profiles[pod.spec.scheduler_name]
         needs_claims = pod.spec.resource_claims and profile.allocates_claims
         if needs_claims and (problem := self._shared.cache.claims.problem(pod)):
-            self._say_kept_out(info, pod, f"DynamicResources: {problem}")
+            if not self._awaits_claims(info, pod):
+                self._say_kept_out(info, pod, f"DynamicResources: {problem}")
             return False
+        if needs_claims:
+            self._without_claims.pop(info.uid, None)
         if profile.only_gates:  # nearly every pod passes here, without a call
             return not pod.spec.scheduling_gates or not profile.pre_enqueue
         raised = 0
@@ -102,6 +112,7 @@ class PreEnqueue:
 
     def forget(self, info: PodInfo) -> None:
         """Forgets a pod that is gone, or has a node."""
+        self._without_claims.pop(info.uid, None)
         if not self._asked and not self._waits.by_plugin:
             return
         for kept_out in self._waits.by_plugin.values():
@@ -151,6 +162,17 @@ class PreEnqueue:
             self._waits.again[info.uid] = None  # not all nodes are known, and nothing may be written yet
         elif why and not pod.spec.scheduling_gates:
             self._reporter.kept_out(info, why)
+
+    def _awaits_claims(self, info: PodInfo, pod: Pod) -> bool:
+        """Whether the pod's claims are about to come, so that nothing need be said of it yet."""
+        shared = self._shared
+        if not shared.cache.claims.awaits(pod):
+            return False
+        until_s = self._without_claims.setdefault(info.uid, shared.now_s) + CLAIMS_WITHIN_S
+        if shared.now_s >= until_s:
+            return False
+        shared.ask_pre_enqueue_at(until_s, info)
+        return True
 
     def _ask_late(self, info: PodInfo) -> None:
         """Asks again after the longest backoff: the plugin has failed."""
