@@ -131,9 +131,9 @@ MEANT = (
     ),
     Difference(
         "an error of the allocator on one node",
-        "A selector that fails on a device, or All devices of a pool that is being updated, ends "
-        "kube-scheduler's attempt on all nodes, and the pod is tried again and again; to us such a node is "
-        "not feasible, and others are.",
+        "All devices of a pool that is being updated, say, end kube-scheduler's attempt on all nodes, and "
+        "the pod is tried again and again; to us such a node is not feasible, and others are. A selector "
+        "that fails on a device ends the attempt here too, in words of ours.",
         _failed_on_a_node,
     ),
     Difference(

@@ -25,6 +25,7 @@ from gangsched.core.types.placement import Placement
 from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.model.cel.values import SelectorError
 from gangsched.model.resource_claims.objects import Allocation
+from gangsched.model.selectors import matches_node
 
 
 def allocate_claims(view: ClusterView, placements: Sequence[Placement]) -> dict[str, Allocation] | str:
@@ -70,9 +71,15 @@ def failed_selector(demand: Demand, template: PodTemplate, view: ClusterView) ->
     state, status = demand.pre_filter(template, view)
     if not status.is_success:
         return ""
+    given = [book.allocation(need.uid) for need in needs if need.uid]
+    places = [one.node_selector for one in given if one is not None and one.node_selector is not None]
     for row in np.flatnonzero(demand.profile.filtering.reaching(CLAIMS, state, template, view)).tolist():
         node = view.node(row)
-        if node is None or not any(
+        if node is None or not all(
+            matches_node(one, node.metadata.name, node.metadata.labels or {}) for one in places
+        ):
+            continue
+        if not any(
             isinstance(book.selectors.verdict(text, device), SelectorError)
             for device, _ in book.offer(node).devices
             for text in failing
