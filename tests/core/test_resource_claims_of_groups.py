@@ -221,6 +221,19 @@ def test_new_pods_of_a_group_take_its_claim_elsewhere_when_they_do_not_fit_where
     assert c.devices("shared") != [device]
 
 
+def test_a_claim_is_given_back_when_its_group_is_not_whole_any_more_and_no_pod_of_it_has_a_node() -> None:
+    c = ClaimCluster().offer("n")
+    make_shared(c)
+    group(c, 2, BY_TEMPLATE)
+    c.submit([member(i) for i in range(2)]).run()
+    c.wait(2 * c.settings.settle_s)
+    c.delete("g-0", "g-1").submit(member(2)).run()
+    assert entries(c) == [THE_GROUP]
+    c.wait(c.settings.settle_s + 1.0)
+    assert not entries(c)
+    assert not c.devices("shared")
+
+
 def test_a_running_group_keeps_its_claim_whatever_becomes_of_later_members() -> None:
     c = ClaimCluster().offer("n", gpus_each=1)
     make_shared(c)

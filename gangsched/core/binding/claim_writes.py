@@ -188,6 +188,8 @@ class ClaimWrites:
             claim = shared.cache.claims.claims.get(uid)
             if claim is None or uid in uses.records or claim.status.allocation is None:
                 continue
+            if not _is_marked(claim):
+                continue
             if self._may_give_back(claim):
                 shared.count("claims_swept")
                 uses.give_back(claim, (claim.metadata.annotations or {})[CLAIMED_FOR_KEY], "sweep")

@@ -15,6 +15,7 @@ from gangsched.core.resource_claims.book import ClaimBook
 from gangsched.core.state.timers import DeadlineKind, Deadlines, Timers
 from gangsched.core.types.group import PodInfo
 from gangsched.core.why import Why
+from gangsched.model.objects import Pod
 from gangsched.model.resource_claims.objects import Consumer, ResourceClaim
 
 
@@ -126,6 +127,13 @@ class ClaimUses:
                 record.leaves[consumer.uid] = consumer
                 self._book.leaving[uid] = None
             self.dirty[uid] = None
+
+    def user_gone(self, pod: Pod, due_s: float) -> None:
+        """Has it looked into by then whether claims of its PodGroup, which do not end with their last pod,
+        are still used."""
+        for claim in self._book.claims_of(pod).values():
+            if any(one.resource != "pods" for one in claim.status.reserved_for or ()):
+                self.left_s.set_if_absent(claim.metadata.uid, due_s)
 
     def give_back(self, claim: ResourceClaim, group: str, cause_id: str) -> None:
         """Takes off an allocation that was found, with its users' entries: none of them has started."""

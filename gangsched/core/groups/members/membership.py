@@ -258,6 +258,8 @@ class Membership:
             return
         self.pre_enqueue.forget(info)
         shared.claim_uses.unwant(uid)
+        if info.pod.spec.resource_claims and shared.cache.claims.groups:
+            shared.claim_uses.user_gone(info.pod, shared.now_s + shared.settings.settle_s)
         shared.release(info)
         shared.left_node(uid)
         if info.group is not None:
