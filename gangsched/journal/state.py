@@ -34,6 +34,8 @@ from gangsched.core.turns.steps import Defect
 from gangsched.errors import GangschedError, ParseError
 from gangsched.journal.nesting import Nesting, weighed
 from gangsched.journal.unobserved import observer_like
+from gangsched.model.cel.selector import DeviceSelector, SelectableDevice
+from gangsched.model.cel.selector import compile as compile_selector
 
 Step = tuple[str, Any]
 _OURS = ("gangsched.core.", "gangsched.model.", "gangsched.plugins.", "gangsched.config.")
@@ -232,6 +234,12 @@ class Forms:
             return _read_only, (dict(one),)
         if isinstance(one, WeakKeyDictionary):
             return _weak_keys, (list(one.items()),)
+        if isinstance(one, msgspec.Raw):
+            return _raw, (bytes(one),)
+        if isinstance(one, DeviceSelector):
+            return _selector, (one.expression,)
+        if isinstance(one, SelectableDevice):
+            return _made_again, ()
         if isinstance(one, msgspec.Struct):
             return _struct, (type(one), [getattr(one, name) for name in one.__struct_fields__])
         return NotImplemented
@@ -367,6 +375,18 @@ def _weak_keys(items: list[tuple[Any, Any]]) -> Any:
     return WeakKeyDictionary(items)
 
 
+def _raw(body: bytes) -> Any:
+    return msgspec.Raw(body)
+
+
+def _made_again() -> None:
+    """In the place of what a device makes again when it needs it."""
+
+
+def _selector(expression: str) -> Any:
+    return compile_selector(expression)
+
+
 def _struct(kind: Any, values: list[Any]) -> Any:
     if not issubclass(kind, msgspec.Struct):
         raise ParseError(f"{kind.__name__} is no value")
@@ -374,5 +394,9 @@ def _struct(kind: Any, values: list[Any]) -> Any:
 
 
 _MAKERS = {
-    make.__name__: make for make in (_array, _numbers, _number, _dtype, _read_only, _weak_keys, _struct)
+    make.__name__: make
+    for make in (
+        *(_array, _numbers, _number, _dtype, _read_only, _weak_keys),
+        *(_made_again, _raw, _selector, _struct),
+    )
 }
