@@ -100,7 +100,8 @@ class ClaimRules:
         for entry in before.status.reserved_for or ():
             if entry.resource == "pods" or entry.uid in reserved_for(after):
                 continue
-            if any(one.spec.node_name and is_entry_of(entry, one) for one in pods.values()):
+            runs = [one for one in pods.values() if one.spec.node_name and not one.is_terminal]
+            if any(is_entry_of(entry, one) for one in runs):
                 yield f"entries-of-others: {after.key} is no longer reserved for {entry.name}, which runs"
         for uid in reserved_for(before) - reserved_for(after):
             pod = pods.get(uid)
