@@ -235,7 +235,7 @@ class Forms:
         if isinstance(one, WeakKeyDictionary):
             return _weak_keys, (list(one.items()),)
         if isinstance(one, msgspec.Raw):
-            return _raw, (bytes(one),)
+            return _raw, (bytes(one).decode(),)
         if isinstance(one, DeviceSelector):
             return _selector, (one.expression,)
         if isinstance(one, SelectableDevice):
@@ -375,8 +375,8 @@ def _weak_keys(items: list[tuple[Any, Any]]) -> Any:
     return WeakKeyDictionary(items)
 
 
-def _raw(body: bytes) -> Any:
-    return msgspec.Raw(body)
+def _raw(text: str) -> Any:
+    return msgspec.Raw(text.encode())
 
 
 def _made_again() -> None:
