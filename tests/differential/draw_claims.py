@@ -149,7 +149,6 @@ class _Draw:
             return {"name": "odd", "resourceClaimTemplateName": "not-there"}
         name = f"d{self._seed}-odd-{i}"
         if kind == "leaving":
-            claim = self._claims[-1] if self._claims else {"spec": {}}
-            self._claims.append(self._named({"spec": claim["spec"]}, f"odd-{i}", space))
+            self._claims.append(self._named({"spec": {}}, f"odd-{i}", space))
             self._leaving.append(name)
         return {"name": "odd", "resourceClaimName": name}
