@@ -84,7 +84,7 @@ def test_devices_that_several_nodes_reach_are_scored_for_each_of_them() -> None:
 def test_two_claims_of_a_pod_count_together() -> None:
     c = cluster(A=4, H=4)
     pod = with_claims(make_pod("p", gpus=0), own=("x", "y"))
-    for entry, models in (("x", ("A", "B", "H")), ("y", ("H", "A"))):
+    for entry, models in (("x", ("H", "B", "A")), ("y", ("A", "H"))):
         c.make_claim(f"p-{entry}", first_of(*models), owner=pod)
     c.submit(pod).run()
-    assert node_of(c, "p") == "n-A", "8 and 7 there, 6 and 8 on the other"
+    assert node_of(c, "p") == "n-H", "8 and 7 there, 6 and 8 on the other"
