@@ -118,7 +118,7 @@ def test_the_mistake_is_caught(exhibit: str) -> None:
 def test_an_entry_of_a_pod_group_that_runs_is_not_taken_off() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ClaimWrites, "_stays", lambda writes, entry, claim: False)
-        broken = case(replace(DRA, workload=group_claims_workload), 20).failure()
+        broken = case(replace(DRA, workload=group_claims_workload), 12).failure()
     assert broken is not None
     assert "entries-of-others: " in str(broken)
 
