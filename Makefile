@@ -23,8 +23,8 @@
 # make chart       write anew what the Helm chart has from deploy/ and from the configuration's fields
 # make versions    run the tests that every supported Kubernetes must pass against 1.34 to 1.37, built from their
 #                  modules (minutes each, once); VERSIONS="v1.34.4" for some of them
-# make conformance  Kubernetes' own end-to-end tests of scheduling, with gangsched and with kube-scheduler, into
-#                  docs/conformance.md; CONFORMANCE_ARGS="--focus=Preemption" for some of them
+# make conformance  Kubernetes' own end-to-end tests of scheduling and DRA, with gangsched and kube-scheduler, into
+#                  docs/conformance.md; CONFORMANCE_ARGS="--suite=dra" or "--focus=Preemption" for some of them
 # make day         make the recorded day of tests/journal/day anew, after a change that is meant to decide otherwise
 # make wheels      build into dist/ gangsched, which a cluster installs, and gangsched-lab, which has the demo and
 #                  whatever else tries or measures it

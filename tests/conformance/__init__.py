@@ -1,5 +1,5 @@
-"""Kubernetes' own end-to-end tests of [sig-scheduling], with gangsched and with kube-scheduler as
-default-scheduler: `python -m tests.conformance`.
+"""Kubernetes' own end-to-end tests of scheduling and of Dynamic Resource Allocation, with gangsched and with
+kube-scheduler as default-scheduler: `python -m tests.conformance`.
 
 What does not live here: gangsched's own tests on a real API server (tests/real).
 """

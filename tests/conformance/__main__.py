@@ -1,5 +1,6 @@
-"""Runs Kubernetes' own end-to-end tests of [sig-scheduling] with gangsched and with kube-scheduler as
-default-scheduler, at the same time, and writes docs/conformance.md: `python -m tests.conformance`.
+"""Runs Kubernetes' own end-to-end tests of scheduling and of Dynamic Resource Allocation with gangsched and
+with kube-scheduler as default-scheduler, at the same time, and writes docs/conformance.md:
+`python -m tests.conformance`.
 
 Ends with 0 where each test that passes with kube-scheduler passes with gangsched, 1 where one does not,
 2 where there is no result. Called by `make conformance`, outside of CI.
@@ -23,14 +24,15 @@ from gangsched.errors import ConfigError, GangschedError
 from gangsched.lab.controlplane import assets
 from tests.conformance import cluster, tools
 from tests.conformance.report import (
-    FOCUS,
     OURS,
     SCHEDULERS,
+    SUITES,
     Outcome,
     as_json,
     compared,
     from_json,
     lost,
+    of_suite,
     page,
     summary,
 )
@@ -74,13 +76,17 @@ def run_all(ready: tools.Tools, focus: str) -> dict[str, dict[str, Outcome]]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """What was not run this time stays in the page as it was when it was run last with the same versions."""
+    """A suite that is not run stays in the page as it was; of one that is run in part what is not run stays
+    too, if it was run last with the same versions."""
     parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
+    parser.add_argument("--suite", choices=SUITES, help="one of them alone")
     parser.add_argument(
-        "--focus", default="", metavar="REGEX", help=f"only tests of {FOCUS} whose name matches this too"
+        "--focus", default="", metavar="REGEX", help="only tests that have this behind their suite's name"
     )
     arguments = parser.parse_args(argv)
-    focus = re.escape(FOCUS) + (f".*(?:{arguments.focus})" if arguments.focus else "")
+    suites = [SUITES[arguments.suite]] if arguments.suite else SUITES.values()
+    focus = f"(?:{'|'.join(map(re.escape, suites))})"
+    focus += f".*(?:{arguments.focus})" if arguments.focus else ""
     # A plain `kill` cleans up as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -92,10 +98,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("conformance: interrupted, nothing is written", file=sys.stderr)
         return 130
     kept = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
-    if kept.get("versions") == versions() and arguments.focus:
-        found = dict(sorted((from_json(kept) | found).items()))
-    RESULTS.write_text(json.dumps(as_json(versions(), found), indent=1) + "\n")
-    PAGE.write_text(page(versions(), found))
+    for suite in SUITES:
+        mine, before = of_suite(suite, found), kept.get(suite, {})
+        if arguments.focus and before.get("versions") == versions():
+            mine = dict(sorted((from_json(before) | mine).items()))
+        if mine:
+            kept[suite] = as_json(versions(), mine)
+    RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
+    PAGE.write_text(page(kept))
     print(f"{summary(found)}; {PAGE.relative_to(ROOT)} tells each, logs are in {LOGS.relative_to(ROOT)}")
     for name in lost(found):
         print(f"passes with kube-scheduler and not with gangsched: {name}")

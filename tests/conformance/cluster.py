@@ -17,7 +17,7 @@ import yaml
 from gangsched.errors import GangschedError
 from gangsched.lab.controlplane.daemon import Daemon, free_ports
 from gangsched.lab.controlplane.processes import GANG_GATE, ControlPlane
-from tests.conformance.report import CONTROL, Outcome, read
+from tests.conformance.report import CONTROL, NEED_KUBELET, Outcome, read
 from tests.conformance.tools import Tools
 from tests.real.process import Scheduler, service_account
 
@@ -132,7 +132,8 @@ def _is_ready(node: dict[str, Any]) -> bool:
 def _start_scheduler(scheduler: str, plane: ControlPlane, folder: Path) -> Daemon:
     if scheduler == CONTROL:
         return plane.start_kube_scheduler(gang=True)
-    plane.kubectl("apply", "-f", str(REPO / "deploy" / "rbac.yaml"))
+    for rights in ("rbac.yaml", "resource-claims.yaml"):
+        plane.kubectl("apply", "-f", str(REPO / "deploy" / rights))
     config = plane.data_dir / "gangsched.yaml"
     document = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -158,6 +159,7 @@ def _start_tests(plane: ControlPlane, tools: Tools, focus: str, folder: Path, re
         f"-kubectl-path={tools.control_plane.path('kubectl')}",
         "-dump-logs-on-failure=false",
         f"-ginkgo.focus={focus}",
+        *(f"-ginkgo.skip={re.escape(one)}" for one in NEED_KUBELET),
         f"-ginkgo.junit-report={report}",
         f"-ginkgo.timeout={LIMIT_S:.0f}s",
         "-ginkgo.no-color",

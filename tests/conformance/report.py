@@ -16,11 +16,16 @@ from gangsched.errors import GangschedError
 
 CONTROL, OURS = "kube-scheduler", "gangsched"
 SCHEDULERS = (CONTROL, OURS)
-FOCUS = "[sig-scheduling]"
+SUITES = {"scheduling": "[sig-scheduling]", "dra": "[sig-node] [DRA]"}
+"""How the names of the tests begin that are run."""
+NEED_KUBELET = ("[Feature:DynamicResourceAllocation]", "[FeatureGate:DRADeviceCompatibilityGroups]")
+"""In the names of tests whose drivers or pods a real kubelet must start: not run."""
 MAX_REASON = 160
 _NODE = "[It] "
-# Ginkgo puts all labels behind a name once more.
-_LABELS = re.compile(r" \[sig-scheduling[^\]]*\]$")
+# The group, which is the same for all tests of a suite; and all labels, which Ginkgo puts behind a name once
+# more.
+_GROUP = re.compile(r"^\[sig-[^\]]*\] ")
+_LABELS = re.compile(r" \[sig-[^\]]*\]$")
 # Ginkgo's words; a test that skips itself says why behind the first one, which a filtered test does not.
 _SELF_SKIPPED = "skipped - "
 
@@ -49,14 +54,14 @@ def read(path: Path) -> dict[str, Outcome]:
         raise UnreadableReport(f"e2e.test left no report: {error}") from None
     found = {}
     for case in cases:
-        name = case.get("name", "")
-        if not name.startswith(f"{_NODE}{FOCUS}"):
+        name = case.get("name", "").removeprefix(_NODE)
+        if not name.startswith(tuple(SUITES.values())):
             continue
         outcome = _outcome(case)
         if outcome is not None:
-            found[_LABELS.sub("", name.removeprefix(f"{_NODE}{FOCUS}").strip())] = outcome
+            found[_LABELS.sub("", _GROUP.sub("", name))] = outcome
     if not found:
-        raise UnreadableReport(f"{path}: no test of {FOCUS} was run")
+        raise UnreadableReport(f"{path}: no test of {' or '.join(SUITES.values())} was run")
     return found
 
 
@@ -95,8 +100,19 @@ def _ended(by: Mapping[str, Outcome], scheduler: str) -> str:
     return by[scheduler].ended if scheduler in by else "not run"
 
 
+def of_suite(suite: str, found: Found) -> Found:
+    """The tests of one suite, by the names that `read` gives them."""
+    begins = {one: _GROUP.sub("", f"{text} ").strip() for one, text in SUITES.items()}
+    others = tuple(text for one, text in begins.items() if text and one != suite)
+    return {
+        name: by
+        for name, by in found.items()
+        if (name.startswith(begins[suite]) if begins[suite] else not name.startswith(others))
+    }
+
+
 def as_json(versions: Mapping[str, str], found: Found) -> dict[str, Any]:
-    """What is kept in the repository; the page is made of it."""
+    """What is kept of a suite in the repository; the page is made of it."""
     tests = {
         name: {one: [outcome.ended, outcome.why] for one, outcome in by.items()} for name, by in found.items()
     }
@@ -147,20 +163,23 @@ def _cell(text: str) -> str:
     return text
 
 
-def page(versions: Mapping[str, str], found: Found) -> str:
-    """docs/conformance.md, whole."""
-    used = ", ".join(f"{name} {version}" for name, version in versions.items())
+def page(kept: Mapping[str, Mapping[str, Any]]) -> str:
+    """docs/conformance.md, whole. kept: by suite, what as_json made of it."""
     parts = [
         "# Kubernetes' own tests of scheduling",
         "`make conformance` writes this page; it takes a Go toolchain, and minutes. It runs the end-to-end"
-        f" tests of `{FOCUS}` that Kubernetes is released with, once with kube-scheduler and once with"
-        " gangsched as `default-scheduler`, each on a control plane of its own: etcd, kube-apiserver,"
+        f" tests of `{SUITES['scheduling']}` and of `{SUITES['dra']}`, Dynamic Resource Allocation, that"
+        " Kubernetes is released with, once with kube-scheduler and once with gangsched as"
+        " `default-scheduler`, each on a control plane of its own: etcd, kube-apiserver,"
         " kube-controller-manager, and nodes that kwok plays. None is left out, the serial and the"
-        " feature-gated ones included. It fails where a test passes with kube-scheduler and does not with"
-        " gangsched.",
-        f"Last run with {used}: **{summary(found)}**.",
-        table(found),
+        " feature-gated ones included, but those whose drivers or pods a real kubelet must start: their names"
+        f" say `{'` or `'.join(NEED_KUBELET)}`. It fails where a test passes with kube-scheduler and does not"
+        " with gangsched.",
     ]
-    if why := reasons(found):
-        parts += ["## What did not pass, in the test's words", why]
+    for suite, result in kept.items():
+        used = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+        found = from_json(result)
+        parts += [f"## `{SUITES[suite]}`", f"Last run with {used}: **{summary(found)}**.", table(found)]
+        if why := reasons(found):
+            parts += ["What did not pass, in the test's words:", why]
     return "\n\n".join(parts) + "\n"

@@ -49,6 +49,31 @@ spec:
           {{ $name | Quote }}: {{ $amount | Quote }}
         {{ end }}
 """
+# As a kubelet does before it lets a pod go: one that goes without was deleted by force, and may run on, with
+# its devices.
+_ENDED = """
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata:
+  name: pod-ended
+spec:
+  resourceRef:
+    apiGroup: v1
+    kind: Pod
+  selector:
+    matchExpressions:
+    - key: '.metadata.deletionTimestamp'
+      operator: Exists
+    - key: '.spec.resourceClaims'
+      operator: Exists
+    - key: '.status.phase'
+      operator: In
+      values: ["Running"]
+  weight: 10000
+  next:
+    statusTemplate: |
+      phase: Failed
+"""
 
 MODULE = assets.Module(
     name="conformance",
@@ -104,4 +129,4 @@ def _published_stages() -> str:
     folder = Path(json.loads(done.stdout)["Dir"]) / "kustomize" / "stage"
     files = [path for part in _STAGES for path in sorted((folder / part).glob("*.yaml"))]
     stages = [path.read_text() for path in files if path.name != "kustomization.yaml"]
-    return "---\n".join([*stages, _ALLOCATABLE])
+    return "---\n".join([*stages, _ALLOCATABLE, _ENDED])

@@ -10,6 +10,7 @@ import pytest
 from gangsched.lab.controlplane.assets import KUBERNETES_VERSION
 from tests.conformance.__main__ import PAGE, RESULTS
 from tests.conformance.report import (
+    SUITES,
     Found,
     Outcome,
     UnreadableReport,
@@ -17,6 +18,7 @@ from tests.conformance.report import (
     compared,
     from_json,
     lost,
+    of_suite,
     page,
     read,
     summary,
@@ -38,8 +40,17 @@ def found(**ended: tuple[Outcome | None, Outcome | None]) -> Found:
 
 def test_the_page_is_of_the_last_run() -> None:
     kept = json.loads(RESULTS.read_text())
-    assert PAGE.read_text(encoding="utf-8") == page(kept["versions"], from_json(kept)), "`make conformance`"
-    assert kept["versions"]["Kubernetes"] == KUBERNETES_VERSION.removeprefix("v")
+    assert PAGE.read_text(encoding="utf-8") == page(kept), "`make conformance`"
+    assert [*kept] == [*SUITES]
+    for suite in kept.values():
+        assert suite["versions"]["Kubernetes"] == KUBERNETES_VERSION.removeprefix("v")
+
+
+def test_dra_fares_as_with_kube_scheduler() -> None:
+    """Every test that passes with it, though no kubelet takes part."""
+    found = from_json(json.loads(RESULTS.read_text())["dra"])
+    assert len(found) > 40
+    assert not lost(found)
 
 
 def test_what_is_run_is_what_is_pinned() -> None:
@@ -53,6 +64,7 @@ def test_a_report_is_read(tmp_path: Path) -> None:
     cases = (
         '<testcase name="[BeforeSuite]"/>',
         '<testcase name="[It] [sig-node] other"/>',
+        '<testcase name="[It] [sig-node] [DRA] control plane works [sig-node, DRA]"/>',
         '<testcase name="[It] [sig-scheduling] a [Serial] [sig-scheduling, Serial]"/>',
         '<testcase name="[It] [sig-scheduling] b"><failure message="timed out&#10;at x.go:1"/></testcase>',
         '<testcase name="[It] [sig-scheduling] c"><error message="interrupted"/></testcase>',
@@ -62,6 +74,7 @@ def test_a_report_is_read(tmp_path: Path) -> None:
     report = tmp_path / "junit.xml"
     report.write_text(f"<testsuites><testsuite>{''.join(cases)}</testsuite></testsuites>")
     assert read(report) == {
+        "[DRA] control plane works": PASSED,
         "a [Serial]": PASSED,
         "b": Outcome(ended="failed", why="timed out"),
         "c": Outcome(ended="failed", why="interrupted"),
@@ -96,10 +109,16 @@ def test_only_what_kube_scheduler_passes_can_be_lost() -> None:
 
 def test_the_page_says_what_failed_and_why() -> None:
     outcomes = found(both=(PASSED, PASSED), broke=(PASSED, FAILED))
-    text = page({"kwok": "0.8.0"}, outcomes)
+    text = page({"dra": as_json({"kwok": "0.8.0"}, outcomes)})
     assert "| broke | passed | failed |" in text
     assert "- broke\n    - gangsched: no \\| room\n" in text
-    assert "did not pass" not in page({}, found(both=(PASSED, PASSED)))
+    assert "did not pass" not in page({"dra": as_json({}, found(both=(PASSED, PASSED)))})
+
+
+def test_each_test_is_of_one_suite() -> None:
+    outcomes = compared({"gangsched": {"[DRA] control plane works": PASSED, "a [Serial]": PASSED}})
+    assert [*of_suite("dra", outcomes)] == ["[DRA] control plane works"]
+    assert [*of_suite("scheduling", outcomes)] == ["a [Serial]"]
 
 
 def test_what_is_kept_is_what_was_found() -> None:
