@@ -64,6 +64,8 @@ class Ours:
         fresh = _scheduler(build_profiles(_only(pod["spec"]["schedulerName"])), self._events)
         effects = list(fresh.handle([ev.PodAdded(_decoded(_PODS, pod))], 1.0))
         effects += fresh.schedule_next(2.0) or []
+        # That claims are missing is said a second after the pod came.
+        effects += fresh.advance(4.0)
         for effect in effects:
             if isinstance(effect, ef.BindPod):
                 decision.node = effect.node
