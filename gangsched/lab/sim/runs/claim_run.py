@@ -76,6 +76,12 @@ class ClaimSimulation(Simulation):
         self._judge(at_rest(self.api, [self.scheduler]))
         self._judge(unserved(self.scheduler, self._fresh, self.timeline.now_s))
 
+    @property
+    def _is_quiet(self) -> bool:
+        """Devices of pods that went without having ended are free a while later (kubelets here do not say that
+        a pod that is deleted has ended)."""
+        return super()._is_quiet and not self.scheduler.claimed_devices.held_s
+
     def _fresh(self) -> Scheduler:
         make: Callable[..., Scheduler] = self._make
 
