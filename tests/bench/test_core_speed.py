@@ -10,7 +10,15 @@ import pytest
 from rich.console import Console
 
 from gangsched.lab.bench.rounds.workload import Shape
-from gangsched.lab.bench.speed import core_speed, member_speed, packing_speed, victims_speed, volume_speed
+from gangsched.lab.bench.speed import (
+    claim_speed,
+    core_speed,
+    member_speed,
+    packing_speed,
+    victims_speed,
+    volume_speed,
+)
+from gangsched.lab.bench.speed.claim_speed import ClaimSpeed
 from gangsched.lab.bench.speed.early_stop_speed import EarlyStopSpeed
 from gangsched.lab.bench.speed.load_speed import LoadSpeed
 from gangsched.lab.bench.speed.victims_speed import VictimsSpeed
@@ -60,6 +68,11 @@ def test_gangs_with_volumes_are_placed_in_each_way() -> None:
     assert min(found.none_ms, found.shared_ms, found.own_ms, found.made_ms) > 0
 
 
+def test_gangs_with_resource_claims_are_decided_and_others_wait() -> None:
+    found = claim_speed.measure(20, 30, 4)
+    assert min(msgspec.structs.astuple(found)) > 0
+
+
 _PACKING = [
     packing_speed.PackingCost(packing_speed.PLAIN, packing_speed.Kind(1), [90.0, 100.0, 110.0]),
     packing_speed.PackingCost(packing_speed.PLAIN, packing_speed.Kind(1, 5), [170.0, 175.0, 180.0]),
@@ -84,25 +97,26 @@ def test_the_report_is_computed_from_the_sizes() -> None:
     costs = {name: member_speed.MemberCost([1.0, 3.0, 1.5], [20.0, 60.0, 70.0]) for name in MEMBERS}
     loads, lone = LoadSpeed(20.0, 50.0, 100.0), EarlyStopSpeed(210.0, 205.0)
     victims, volumes = VictimsSpeed(80.0, 300.0, 1200.0), VolumeSpeed(0.2, 2.0, 30.0, 8.0)
-    done = core_speed.assemble(
-        sizes, member_speed.MemberSpeed(costs, [0.8, 0.9]), loads, lone, victims, volumes, _PACKING
-    )
+    members, claims = member_speed.MemberSpeed(costs, [0.8, 0.9]), ClaimSpeed(250.0, 2.0, 11.0, 9.0, 60.0)
+    done = core_speed.assemble(sizes, members, loads, lone, victims, volumes, claims, _PACKING)
     assert done.ten_times_the_nodes == 2.0
     assert [target.met for target in done.targets[:5]] == [True, True, False, True, True]
     assert [target.measured for target in done.targets[:5]] == [5000.0, 2.0, 5000.0, 4.0, 170.0]
     assert (done.targets[5].measured, done.targets[5].met) == (1200.0, False)
     assert (done.targets[6].measured, done.targets[6].met) == (30.0, False)
-    assert [(target.measured, target.met) for target in done.targets[7:13]] == [
+    assert [target.met for target in done.targets[7:12]] == [True, True, False, True, False]
+    assert [(target.measured, target.met) for target in done.targets[12:18]] == [
         (1.5, True),
         (60.0, False),
     ] * 3
-    assert (done.targets[13].measured, done.targets[13].met) == (1.75, False)
+    assert (done.targets[18].measured, done.targets[18].met) == (1.75, False)
     out = io.StringIO()
     core_speed.print_report(done, Console(file=out, width=150))
     assert "100,000 nodes" in out.getvalue()
     assert "210 us with all scored, 205 us with the early stop" in out.getvalue()
     assert "80 ms for a lone pod, 300 ms for a gang of 8" in " ".join(out.getvalue().split())
     assert "2.0 ms with a claim that all share, 30.0 ms with a claim each" in " ".join(out.getvalue().split())
+    assert "250 ms the first time, then 2.0 ms" in " ".join(out.getvalue().split())
     assert "packing of weight 5" in out.getvalue()
     assert "1.75" in out.getvalue()
     assert "one a node, even over racks" in out.getvalue()

@@ -21,6 +21,7 @@ from msgspec import Meta
 
 from gangsched.core.cache.nodes.table import MISSING
 from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.filters.row_cache import RowCache, n_kept
 from gangsched.core.framework.interface import (
     EVERYWHERE,
     SKIP,
@@ -51,6 +52,8 @@ from gangsched.plugins.resources.first_available import Preferences, has_lists
 from gangsched.reading.durations import duration_s
 
 REASON_ELSEWHERE = "resourceclaim not available on the node"
+# Beyond it texts are forgotten, with the answers that name them.
+_MAX_TEXTS = 4096
 REASON_DOMAIN = "node(s) that serve another ComputeDomain"
 REASON_NONE = "cannot allocate all claims"
 
@@ -103,6 +106,10 @@ class DynamicResources:
         self._args = args or Args()
         self._copies: Copies | None = None
         self._preferences = Preferences()
+        self._refused: RowCache
+        self._texts: list[str]
+        self._text_codes: dict[str, int]
+        self._forget_refusals()
 
     def concerns(self, template: PodTemplate) -> bool:
         return bool(template.spec.resource_claims)
@@ -178,19 +185,43 @@ class DynamicResources:
         self, state: CycleState, template: PodTemplate, view: ClusterView
     ) -> Sequence[tuple[Why, BoolArray]]:
         found = list(self.reasons_of_filter(state, template, view)) if self.name in state.data else []
-        by_reason: dict[str, list[int]] = {}
-        placed, left = _placed(view), view.live.copy()
+        left = view.live.copy()
         for _, out in found:
             left &= ~out
-        for row in np.flatnonzero(left).tolist() if template.claims else ():
-            n, reason = self._count(template, view, row, placed.get(row, ()))
-            if not n:
-                by_reason.setdefault(reason, []).append(row)
-        for reason, rows in by_reason.items():
-            out = np.zeros(view.n_rows, dtype=np.bool_)
-            out[rows] = True
-            found.append((reason, out))
+        if template.claims:
+            rows = np.flatnonzero(left)
+            codes = self._refusals(template, view, rows)
+            for code in dict.fromkeys(codes[codes > 0].tolist()):
+                out = np.zeros(view.n_rows, dtype=np.bool_)
+                out[rows[codes == code]] = True
+                found.append((self._texts[code], out))
         return found
+
+    def _refusals(self, template: PodTemplate, view: ClusterView, rows: IntArray) -> IntArray:
+        """Why these nodes take no pod, as places in `_texts`, 0 where they do; kept until a node changes."""
+        if len(self._texts) > _MAX_TEXTS:
+            self._forget_refusals()
+        kept, placed = self._refused.answers(template, view), _placed(view)
+        # Of what victims leave nothing is kept.
+        is_plain = view.claimed is view.claims.cluster
+        codes = np.zeros(len(rows), dtype=np.int64)
+        known = kept.known[rows] & is_plain
+        known[np.isin(rows, list(placed))] = False
+        codes[known] = kept.values[rows[known]]
+        for i in np.flatnonzero(~known).tolist():
+            row = int(rows[i])
+            before = placed.get(row, ())
+            n, reason = self._count(template, view, row, before)
+            codes[i] = 0 if n else self._text_codes.setdefault(reason, len(self._texts))
+            if codes[i] == len(self._texts):
+                self._texts.append(reason)
+            if is_plain and not before:
+                kept.known[row], kept.values[row] = True, codes[i]
+        return codes
+
+    def _forget_refusals(self) -> None:
+        self._refused = RowCache(n_kept)
+        self._texts, self._text_codes = [""], {"": 0}
 
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray

@@ -36,6 +36,7 @@ from gangsched.lab.bench.rounds.workload import (
     pod_name,
 )
 from gangsched.lab.bench.speed import (
+    claim_speed,
     early_stop_speed,
     load_speed,
     member_speed,
@@ -43,6 +44,7 @@ from gangsched.lab.bench.speed import (
     victims_speed,
     volume_speed,
 )
+from gangsched.lab.bench.speed.claim_speed import ClaimSpeed
 from gangsched.lab.bench.speed.early_stop_speed import EarlyStopSpeed
 from gangsched.lab.bench.speed.load_speed import LoadSpeed
 from gangsched.lab.bench.speed.member_speed import MemberSpeed
@@ -104,6 +106,7 @@ class CoreReport(msgspec.Struct):
     lone_pods: EarlyStopSpeed
     victims: VictimsSpeed
     volumes: VolumeSpeed
+    claims: ClaimSpeed
     packing: list[PackingCost]
     targets: list[Target]
 
@@ -126,10 +129,12 @@ def run(n_rounds: int, progress: Progress) -> CoreReport:
         victims = victims_speed.measure()
     with progress.phase(f"gangs with persistent volumes, {volume_speed.N_NODES:,} nodes"):
         volumes = volume_speed.measure()
+    with progress.phase(f"gangs with resource claims, {claim_speed.N_NODES:,} nodes"):
+        claims = claim_speed.measure()
     wanted = (packing_speed.N_NODES, _PACKING_GANGS, _PACKING_ROUNDS)
     with progress.phase(f"packing by weight, {packing_speed.N_NODES:,} nodes: {_PACKING_ROUNDS} rounds"):
         packing = msgspec.json.decode(in_own_process(packing_speed.__name__, wanted), type=list[PackingCost])
-    return assemble(sizes, members, loads, lone_pods, victims, volumes, packing)
+    return assemble(sizes, members, loads, lone_pods, victims, volumes, claims, packing)
 
 
 def assemble(
@@ -139,6 +144,7 @@ def assemble(
     lone_pods: EarlyStopSpeed,
     victims: VictimsSpeed,
     volumes: VolumeSpeed,
+    claims: ClaimSpeed,
     packing: list[PackingCost],
 ) -> CoreReport:
     """Computes the report from what was measured."""
@@ -158,6 +164,14 @@ def assemble(
         # A lease is renewed every two seconds, and nothing else happens in one turn.
         at_most("a search for victims on 5,000 full nodes", 1000, victims.longest_ms, "ms"),
         at_most("decision on a gang of 8 with volumes on 5,000 nodes", 25, volumes.longest_ms, "ms"),
+        at_most(
+            "first decision on a gang of 8 with resource claims on 5,000 nodes", 300, claims.cold_ms, "ms"
+        ),
+        at_most("each later one", 3, claims.warm_ms, "ms"),
+        at_most("one after a slice has changed", 10, claims.changed_ms, "ms"),
+        at_most("its refusal where all devices are taken", 10, claims.refused_ms, "ms"),
+        # Of 1,000 a second: 5% of a core.
+        at_most("a claim of others while 10,000 groups wait", 50, claims.event_us, "us"),
     ]
     for name in (member_speed.PLAIN, member_speed.CONSTRAINED, member_speed.BY_NODE):
         cost = members.costs[name]
@@ -174,7 +188,20 @@ def assemble(
     }
     found = {name: value for name, value in speeds.items() if value is not None}
     return CoreReport(
-        conditions, sizes, found, members, ratio, loads, lone_pods, victims, volumes, packing, targets
+        *(
+            conditions,
+            sizes,
+            found,
+            members,
+            ratio,
+            loads,
+            lone_pods,
+            victims,
+            volumes,
+            claims,
+            packing,
+            targets,
+        )
     )
 
 
@@ -308,6 +335,14 @@ def print_report(done: CoreReport, console: Console) -> None:
         f"a decision on a gang of {volume_speed.N_MEMBERS} on {volume_speed.N_NODES:,} nodes:"
         f" {volumes.none_ms:.2f} ms without volumes, {volumes.shared_ms:.1f} ms with a claim that all share,"
         f" {volumes.own_ms:.1f} ms with a claim each, {volumes.made_ms:.1f} ms if volumes are to be made"
+    )
+    claims = done.claims
+    console.print(
+        f"a decision on a gang of {claim_speed.N_MEMBERS} with a resource claim each on"
+        f" {claim_speed.N_NODES:,} nodes (40,000 devices): {claims.cold_ms:.0f} ms the first time, then"
+        f" {claims.warm_ms:.1f} ms, {claims.changed_ms:.1f} ms after a slice has changed,"
+        f" {claims.refused_ms:.1f} ms where all devices are taken; a claim of others, while"
+        f" {claim_speed.N_WAITING:,} groups wait: {claims.event_us:.0f} us"
     )
     console.print(packing_speed.table(done.packing))
     print_targets(done.targets, console)

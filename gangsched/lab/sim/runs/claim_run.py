@@ -78,8 +78,8 @@ class ClaimSimulation(Simulation):
 
     @property
     def _is_quiet(self) -> bool:
-        """Devices of pods that went without having ended are free a while later (kubelets here do not say that
-        a pod that is deleted has ended)."""
+        """Devices of pods that went without having ended are free a while later; kubelets here do not say
+        that a deleted pod has ended."""
         return super()._is_quiet and not self.scheduler.claimed_devices.held_s
 
     def _fresh(self) -> Scheduler:
