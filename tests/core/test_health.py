@@ -17,7 +17,9 @@ from gangsched.model.devices.annotations import INVENTORY_KEY
 from gangsched.model.objects import CustomObject, OwnerReference, Pod
 from gangsched.model.owners import ORDERED
 from gangsched.model.pod_group import ON_DEVICE_FAILURE_KEY
+from gangsched.model.resource_claims.objects import TAINT_RULES, DeviceTaintRule
 from tests import controllers as made
+from tests.core.claims import ClaimCluster, gpus, wish
 from tests.support.scenario import Cluster, gang, with_annotations
 
 
@@ -462,3 +464,78 @@ def test_the_next_attempt_at_a_job_set_goes_ahead_of_newer_work_and_is_not_evict
     fail(c, 0)
     c.wait(60.0)
     assert c.evicted() == ["a-worker-0-0-a0"]
+
+
+# -- devices of resource claims ------------------------------------------------------------------------
+
+
+def taint(c: ClaimCluster, node: str, *numbers: int, effect: str = "NoExecute") -> None:
+    """The driver taints the devices of these numbers, and no others."""
+    spec = gpus(node, 8)
+    for number in numbers:
+        spec["devices"][number]["taints"] = [{"key": "gpu.example.com/xid", "effect": effect}]
+    c.slice(f"slice-{node}", spec)
+
+
+def claiming(policy: OnFailure, **request: Any) -> ClaimCluster:
+    """A gang of two that runs on node n, with a device each: gpu-0 and gpu-1."""
+    c = ClaimCluster(settings=Settings(devices=DeviceSettings(on_failure=policy))).offer("n")
+    c.submit([c.want(f"a-{i}", wish(**request), group="a", min_members=2) for i in range(2)]).run()
+    assert c.n_bound() == 2
+    return c
+
+
+def test_a_tainted_device_of_a_claim_takes_the_gang_with_it() -> None:
+    """Kubernetes evicts the one pod, and would leave the gang in part."""
+    c = claiming("evictGang")
+    taint(c, "n", 1)
+    c.run()
+    [event] = told(c, "DeviceFailed")
+    failed = (
+        "device gpu.example.com/n/gpu-1 (taint gpu.example.com/xid) of resource claim d/a-1-gpu on node n"
+    )
+    assert event.message == f"{failed} has failed under pod d/a-1"
+    assert c.evicted() == []
+    c.wait(31.0)
+    assert {*c.evicted()} == {"a-0", "a-1"}
+
+
+def test_a_gang_whose_devices_taint_goes_in_time_stays() -> None:
+    c = claiming("evictGang")
+    taint(c, "n", 1)
+    c.wait(20.0)
+    taint(c, "n")
+    c.run()
+    assert [one.name for one in told(c, "DeviceRecovered")] == ["a-1"]
+    c.wait(600.0)
+    assert c.evicted() == []
+
+
+@pytest.mark.parametrize(
+    ("request_", "numbers", "effect"),
+    [
+        ({}, (5,), "NoExecute"),
+        ({}, (0,), "NoSchedule"),
+        ({"tolerations": [{"key": "gpu.example.com/xid", "operator": "Exists"}]}, (0,), "NoExecute"),
+    ],
+    ids=["of another", "for later pods", "tolerated"],
+)
+def test_a_taint_that_does_not_concern_the_claim_evicts_nobody(
+    request_: dict[str, Any], numbers: tuple[int, ...], effect: str
+) -> None:
+    c = claiming("evictGang", **request_)
+    taint(c, "n", *numbers, effect=effect)
+    c.wait(600.0)
+    assert not told(c, "DeviceFailed")
+    assert c.evicted() == []
+
+
+def test_a_rule_taints_devices_under_running_pods() -> None:
+    c = claiming("evictMember")
+    spec = {
+        "deviceSelector": {"driver": "gpu.example.com", "device": "gpu-0"},
+        "taint": {"key": "bad", "effect": "NoExecute"},
+    }
+    c.put(TAINT_RULES, {"metadata": {"name": "rule", "uid": "uid-rule"}, "spec": spec}, DeviceTaintRule)
+    c.wait(31.0)
+    assert c.evicted() == ["a-0"]

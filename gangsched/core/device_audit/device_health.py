@@ -1,6 +1,7 @@
 """DeviceHealth: devices that fail under running pods. Reported at once, handled by policy, rate-limited.
 
-    a device of a bound pod is unhealthy, or no longer listed       event, condition on the group's object
+    a device of a bound pod is unhealthy, no longer listed, or,     event, condition on the group's object
+    of a resource claim, has a taint NoExecute
     it is healthy again before the grace period is over             event; nothing else has happened
     the grace period is over: none | evictMember | evictGang        nothing | that pod | the gang is evicted
     another failure of the group, sooner than failure_again_s       waits until then
@@ -14,6 +15,7 @@ do too. Evictions are repeated while the pod is there, ever more rarely (core.st
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol, get_args
 
 import msgspec
@@ -126,20 +128,25 @@ class DeviceHealth:
 
     def check_pods(self) -> None:
         """Checks the pods of nodes whose devices have changed."""
+        cache = self._shared.cache
+        for name in cache.claims.reported:
+            self._changed.update(dict.fromkeys([name] if name else cache.by_node))
+        cache.claims.reported.clear()
         if not self._changed and not self.failing:
             return
         again: dict[str, None] = {}
         while self._changed:
             name, _ = self._changed.popitem()
-            row = self._shared.cache.nodes.row_of.get(name)
-            if self._listed.get(name) is None or row in self._shared.cache.ledger.unread:
-                continue  # no list, or one that cannot be read, is no evidence of sickness
-            for info in list(self._shared.cache.by_node.get(name, {}).values()):
-                if not info.ids or info.group is None:
+            row = cache.nodes.row_of.get(name)
+            # No list, or one that cannot be read, is no evidence of sickness.
+            is_listed = self._listed.get(name) is not None and row not in cache.ledger.unread
+            for info in list(cache.by_node.get(name, {}).values()):
+                has_devices = is_listed if info.ids else bool(info.pod.spec.resource_claims)
+                if not has_devices or info.group is None:
                     continue
                 if info.state is MemberState.BOUND:
                     self._examine(info)
-                elif reservation_broken(self._shared.cache, info):
+                elif reservation_broken(cache, info):
                     again[name] = None  # its bind may be in flight
         self._changed = again
         for uid, failure in list(self.failing.items()):
@@ -166,6 +173,7 @@ class DeviceHealth:
             for device_id in ids
             if self._shared.cache.ledger.promised_unusable(info.row, resource, (device_id,))
         ]
+        failed += self._tainted(info)
         known = self.failing.get(info.uid)
         if not failed:
             if known is not None and not _goes(known):
@@ -190,6 +198,23 @@ class DeviceHealth:
         message = f"device {failure.devices} on node {info.node_name} {failed_under}"
         self._tell(info, "Warning", "DeviceFailed", message)
         self._reporter.devices(group, healthy=False, reason="DeviceFailed", message=message)
+
+    def _tainted(self, info: PodInfo) -> Iterator[str]:
+        """Yields the devices of the pod's claims with a taint NoExecute that the claim does not tolerate."""
+        cache, book = self._shared.cache, self._shared.cache.claims
+        node = cache.nodes.nodes[info.row] if info.pod.spec.resource_claims else None
+        if node is None:
+            return
+        listed = {device.id: device for device, _ in book.offer(node).devices}
+        for claim in book.claims_of(info.pod).values():
+            allocation = claim.status.allocation
+            for one in allocation.devices.results if allocation is not None else ():
+                device = None if one.admin_access else listed.get(one.id)
+                for taint in book.cluster.taints(device) if device is not None else ():
+                    tolerations = one.tolerations or ()
+                    if taint.effect == "NoExecute" and not any(each.tolerates(taint) for each in tolerations):
+                        yield f"{one.id} (taint {taint.key}) of resource claim {claim.key}"
+                        break
 
     def _forget_refused(self, failure: _Failure) -> None:
         """Forgets an eviction that was refused, as the devices that it was for are well."""

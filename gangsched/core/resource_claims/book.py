@@ -68,9 +68,9 @@ class _Offer:
 
 class ClaimBook:
     """Claims and devices. touched: names of nodes of which an answer may have changed, "" for all of them;
-    stale: UIDs of pods whose claims have changed; clashes: (device, UIDs of two claims that have it); freed:
-    whether devices have become free. Whoever acts on these clears them. leaving: claims that are being taken
-    back, whose pods wait for that.
+    reported: those of which drivers or rules say something new; stale: UIDs of pods whose claims have
+    changed; clashes: (device, UIDs of two claims that have it); freed: whether devices have become free.
+    Whoever acts on these clears them. leaving: claims that are being taken back, whose pods wait for that.
     """
 
     def __init__(self, pods: Mapping[str, PlacedPod] = _NO_PODS) -> None:
@@ -83,6 +83,7 @@ class ClaimBook:
         self.claims: dict[str, ResourceClaim] = {}
         self.promised: dict[str, Allocation] = {}
         self.touched: dict[str, None] = {}
+        self.reported: dict[str, None] = {}
         self.stale: dict[str, None] = {}
         self.clashes: list[tuple[DeviceId, str, str]] = []
         self.leaving: dict[str, None] = {}
@@ -124,11 +125,13 @@ class ClaimBook:
             self._touch(one.pool_id)
             self.pools.put(one)
             self._touch(one.pool_id)
+            self.reported.update(self.pools.nodes_of(one.pool_id))
         elif isinstance(one, DeviceClass):
             self.classes[one.metadata.name] = one
             self._reconsider()
         else:
             self._rules[one.metadata.name] = one
+            self.reported[""] = None
             self._reconsider()
 
     def renew(self, claim: ResourceClaim) -> None:
@@ -147,6 +150,7 @@ class ClaimBook:
                 self._touch(pool_id)
                 self.pools.remove(name)
         elif (self.classes if kind == DEVICE_CLASSES else self._rules).pop(name, None) is not None:
+            self.reported[""] = None
             self._reconsider()
 
     def _put_claim(self, claim: ResourceClaim) -> None:
