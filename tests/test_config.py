@@ -189,9 +189,9 @@ def test_the_command_line_gives_the_flags() -> None:
 
 _LIGHT = {
     "VolumeBinding": 1,
-    "DynamicResources": 2,
     "PodTopologySpread": 2,
     "InterPodAffinity": 2,
+    "DynamicResources": 2,
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
     "RemainingBandwidth": 1,
@@ -230,9 +230,9 @@ def test_a_default_that_is_named_again_runs_first_with_the_files_weight() -> Non
     others = [
         "TaintToleration",
         "VolumeBinding",
-        "DynamicResources",
         "PodTopologySpread",
         "InterPodAffinity",
+        "DynamicResources",
         "NodeResourcesBalancedAllocation",
         "ImageLocality",
         "RemainingBandwidth",

@@ -114,16 +114,6 @@ _TABLE: tuple[tuple[PluginInfo, Factory], ...] = (
     (_info("VolumeZone", "preFilter", "filter"), VolumeZone),
     (
         _info(
-            "DynamicResources",
-            *("preEnqueue", "preFilter", "filter", "postFilter", "score", "reserve", "preBind"),
-            "podGroupPostFilter",
-            args_type=dynamic_resources.Args,
-            weight=2,
-        ),
-        DynamicResources,
-    ),
-    (
-        _info(
             "PodTopologySpread",
             *("preFilter", "filter", "preScore", "score"),
             args_type=spread_constraints.Args,
@@ -139,6 +129,16 @@ _TABLE: tuple[tuple[PluginInfo, Factory], ...] = (
             weight=2,
         ),
         InterPodAffinity,
+    ),
+    (
+        _info(
+            "DynamicResources",
+            *("preEnqueue", "preFilter", "filter", "postFilter", "score", "reserve", "preBind"),
+            "podGroupPostFilter",
+            args_type=dynamic_resources.Args,
+            weight=2,
+        ),
+        DynamicResources,
     ),
     (
         _info(

@@ -13,6 +13,7 @@ from gangsched.config.documents.absent import ABSENT
 from gangsched.errors import ConfigError
 from gangsched.lab.controlplane.assets import Assets
 from gangsched.plugins import IN_TREE
+from gangsched.reading.durations import duration_s
 from tests.differential.draw_config import OURS, THEIRS, draw_config
 from tests.differential.resolved import KubeSchedulerReader, Points, Resolved, ours
 
@@ -67,8 +68,13 @@ def args_of(resolved: Resolved, profile: str) -> dict[str, Any]:
 NOT_COMPARED = ("apiVersion", "kind", "maxPdVolumes", "formula")
 
 
+# kube-scheduler writes 10m as 10m0s.
+_DURATIONS = ("filterTimeout", "bindingTimeout")
+
+
 def _bare(value: Any) -> Any:
     if isinstance(value, dict):
+        value |= {key: duration_s(value[key], key) for key in _DURATIONS if value.get(key)}
         bare = {key: _bare(one) for key, one in value.items() if key not in NOT_COMPARED}
         return {key: one for key, one in bare.items() if one not in (None, [], {}, "")}
     return [_bare(one) for one in value] if isinstance(value, list | tuple) else value
