@@ -142,7 +142,7 @@ ABLATIONS = (
     (no_version, 0),
     (no_bump, 0),
     (forgets, 0),
-    (no_check_after_a_conflict, 320),
+    (no_check_after_a_conflict, 418),
     (version_read_late, 1460),
 )
 

@@ -24,7 +24,7 @@ SHOWN_BY = {
     "M1 assumed pods expire": 26,
     "M3 bind without a UID precondition": 18,
     "depth is not bounded": 17,
-    "an edited annotation is not read again": 40,
+    "an edited annotation is not read again": 93,
     "a wait restarts with each member": 51,
     "victims are waited for without end": 12,
     "left unwritten": 64,
