@@ -28,6 +28,7 @@ SHOWN_BY = {
     "a wait restarts with each member": 51,
     "victims are waited for without end": 12,
     "left unwritten": 64,
+    "what the deposed wrote stays": 1083,
     "bound counts as started": 6,
     "a record is not read": 6,
     "every gang that is short is in part": 13,
