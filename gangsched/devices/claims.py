@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -24,6 +23,7 @@ from gangsched.devices.report import (
     DeviceRow,
     Holder,
     NodeMap,
+    Published,
     bound_since,
 )
 from gangsched.model.objects import Node, Pod
@@ -34,19 +34,9 @@ from gangsched.model.resource_claims.objects import (
     SLICES,
     TAINT_RULES,
     DeviceId,
-    DeviceTaintRule,
     PoolId,
     ResourceClaim,
-    ResourceSlice,
 )
-
-
-class Published(NamedTuple):
-    """What the API server lists of devices and claims."""
-
-    slices: Sequence[ResourceSlice] = ()
-    claims: Sequence[ResourceClaim] = ()
-    rules: Sequence[DeviceTaintRule] = ()
 
 
 def with_claims(

@@ -16,7 +16,6 @@ from rich.table import Table
 from gangsched.command import printing
 from gangsched.command.arguments import add_output_flag
 from gangsched.command.lists import pages_of
-from gangsched.devices.claims import Published, with_claims
 from gangsched.devices.report import (
     ALLOCATED,
     BLOCKED,
@@ -26,6 +25,7 @@ from gangsched.devices.report import (
     RESERVED,
     DeviceRow,
     NodeMap,
+    Published,
     Refused,
     make_map,
 )
@@ -108,7 +108,12 @@ async def _read(args: argparse.Namespace) -> tuple[list[NodeMap], str]:
         published, unread = await _published(client)
     maps = make_map(nodes, pods, [one for one in refused if args.node in ("", one.node)])
     maps = with_reserved(maps, reserved, datetime.now(UTC))
-    return with_claims(maps, nodes, pods, published), " ".join(filter(None, (unknown, unread)))
+    if published.slices:
+        # What is free of them the scheduler's own book says; without any the command starts without the core.
+        from gangsched.devices.claims import with_claims
+
+        maps = with_claims(maps, nodes, pods, published)
+    return maps, " ".join(filter(None, (unknown, unread)))
 
 
 async def _published(client: ApiClient) -> tuple[Published, str]:

@@ -6,7 +6,7 @@ yet bound is laid over it (reserved). Called by `command`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from gangsched.model.devices.labels import allocation_text, inventory_text, wher
 from gangsched.model.devices.report import DEVICE_REPORT_KEY, DeviceReport, parse_report
 from gangsched.model.objects import Node, Pod
 from gangsched.model.pod_group import GANG_KEY
+from gangsched.model.resource_claims.objects import DeviceTaintRule, ResourceClaim, ResourceSlice
 from gangsched.model.resources import is_extended, pod_requests
 
 FREE, PLANNED, CONFIRMED, MISMATCH, TWICE = "free", "planned", "confirmed", "mismatch", "claimed twice"
@@ -26,6 +27,14 @@ RESERVED = "reserved"
 """A scheduler has it for a gang that is not bound."""
 ALLOCATED, BLOCKED = "allocated", "blocked"
 """Of devices by claims: a claim of a bound pod has it; what it needs of its pool's counters is in use."""
+
+
+class Published(NamedTuple):
+    """What the API server lists of devices and claims."""
+
+    slices: Sequence[ResourceSlice] = ()
+    claims: Sequence[ResourceClaim] = ()
+    rules: Sequence[DeviceTaintRule] = ()
 
 
 class Holder(msgspec.Struct, rename="camel", frozen=True):

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from gangsched.command.cli import main
-from gangsched.devices.claims import Published, with_claims
-from gangsched.devices.report import DeviceRow, make_map
+from gangsched.devices.claims import with_claims
+from gangsched.devices.report import DeviceRow, Published, make_map
 from gangsched.kube.access.credentials import load_credentials
 from gangsched.kube.client import ApiClient
 from gangsched.lab.sim.objects import make_node
