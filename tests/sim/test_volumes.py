@@ -59,7 +59,7 @@ def test_a_gang_whose_shared_volume_is_not_seen_by_its_second_pod_is_found_waiti
     monkeypatch.setattr(Given, "give", given_to_another)
     found = case(VOLUMES, 11).failure()
     assert found is not None
-    assert "volumes-found: d/g7 waits, and fits on n1, n1 with its volumes" in str(found)
+    assert "volumes-found: d/g8 waits, and fits on n1, n1 with its volumes" in str(found)
 
 
 def waiting(sim: Simulation) -> set[str]:
