@@ -52,7 +52,7 @@ def test_a_core_in_which_two_with_claims_that_a_plugin_refuses_wake_each_other_i
             wake(self, group, cause, now_s)
 
     monkeypatch.setattr(SchedulingQueue, "wake", at_once)
-    assert any("no-endless-refusals: " in one for one in found(FICKLE, (157,)))
+    assert any("no-endless-refusals: " in one for one in found(FICKLE, (156,)))
 
 
 def test_a_core_that_fails_where_all_is_reserved_and_waits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
