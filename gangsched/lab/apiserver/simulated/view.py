@@ -80,15 +80,10 @@ class _PodStatus(_Wire):
     container_statuses: list[_ContainerStatus] | None = None
 
 
-class _WithMeta(_Wire):
+class Named(_Wire):
+    """An object as of the last event."""
+
     metadata: Meta
-
-
-class PodView(_WithMeta):
-    """A pod as of the last event."""
-
-    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
-    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
 
     @property
     def namespace(self) -> str:
@@ -105,6 +100,13 @@ class PodView(_WithMeta):
     @property
     def key(self) -> str:
         return f"{self.metadata.namespace}/{self.metadata.name}"
+
+
+class PodView(Named):
+    """A pod as of the last event."""
+
+    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
+    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
 
     @property
     def node(self) -> str:
@@ -170,23 +172,15 @@ class _NodeStatus(_Wire):
     addresses: list[Address] | None = None
 
 
-class NodeView(_WithMeta):
+class NodeView(Named):
     """A node as of the last event."""
 
     spec: _NodeSpec = msgspec.field(default_factory=_NodeSpec)
     status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
 
     @property
-    def name(self) -> str:
-        return self.metadata.name
-
-    @property
     def namespace(self) -> str:
         return ""
-
-    @property
-    def uid(self) -> str:
-        return self.metadata.uid
 
     @property
     def annotations(self) -> dict[str, str]:
@@ -207,7 +201,7 @@ class NodeView(_WithMeta):
 
 _pod = msgspec.json.Decoder(PodView)
 _node = msgspec.json.Decoder(NodeView)
-_meta = msgspec.json.Decoder(_WithMeta)
+_meta = msgspec.json.Decoder(Named)
 
 
 def meta_of(item: Item) -> Meta:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gangsched.lab.apiserver.simulated.view import Meta, PodClaim, PodView
+from gangsched.lab.apiserver.simulated.view import Named, PodClaim, PodView
 from gangsched.lab.apiserver.storage.store import Item
 
 MAX_CONSUMERS = 256
@@ -55,23 +55,10 @@ class _Status(msgspec.Struct, rename="camel"):
     reserved_for: list[Consumer] = msgspec.field(default_factory=list)
 
 
-class ClaimView(msgspec.Struct):
+class ClaimView(Named):
     """A claim as of the last event."""
 
-    metadata: Meta
     status: _Status = msgspec.field(default_factory=_Status)
-
-    @property
-    def namespace(self) -> str:
-        return self.metadata.namespace
-
-    @property
-    def name(self) -> str:
-        return self.metadata.name
-
-    @property
-    def uid(self) -> str:
-        return self.metadata.uid
 
     @property
     def is_allocated(self) -> bool:
@@ -149,28 +136,11 @@ class _GroupStatus(msgspec.Struct, rename="camel"):
     resource_claim_statuses: tuple[_MadeClaim, ...] = ()
 
 
-class GroupView(msgspec.Struct):
+class GroupView(Named):
     """A PodGroup as of the last event: the claims that its members share."""
 
-    metadata: Meta
     spec: _GroupSpec = msgspec.field(default_factory=_GroupSpec)
     status: _GroupStatus = msgspec.field(default_factory=_GroupStatus)
-
-    @property
-    def namespace(self) -> str:
-        return self.metadata.namespace
-
-    @property
-    def name(self) -> str:
-        return self.metadata.name
-
-    @property
-    def uid(self) -> str:
-        return self.metadata.uid
-
-    @property
-    def key(self) -> str:
-        return f"{self.namespace}/{self.name}"
 
     @property
     def claims(self) -> tuple[PodClaim, ...]:
