@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gangsched.core.resource_claims.pools import PoolBook
+from gangsched.core.resource_claims.devices import PoolBook
 from gangsched.kube.watch.decode import followed
 from gangsched.kube.watch.watch_state import WatchState
 from gangsched.model.events import Event, KindMissing, ObjectGone, ObjectPut, ObjectRefused

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gangsched.core.resource_claims import allocator, candidates, copies, joint, pools
+from gangsched.core.resource_claims import allocator, candidates, copies, devices, joint
 from gangsched.core.resource_claims.allocator import STEPS, Ask, Solution, _Search
 from gangsched.core.resource_claims.candidates import AllocationError, Candidate, Cluster, NodeOffer
 from gangsched.core.resource_claims.copies import Copies, CopyCount
@@ -232,13 +232,13 @@ def counting(patch: pytest.MonkeyPatch) -> tuple[list[None], list[None]]:
 
 def counters_are_not_read(patch: pytest.MonkeyPatch) -> None:
     """Slices with counters are dropped, as by an allocator with its features off."""
-    make = pools._Slice.__init__
+    make = devices._Slice.__init__
 
-    def drops(one: pools._Slice, raw: ResourceSlice) -> None:
+    def drops(one: devices._Slice, raw: ResourceSlice) -> None:
         make(one, raw)
         one.is_left_out = one.is_left_out or one.has_counters
 
-    patch.setattr(pools._Slice, "__init__", drops)
+    patch.setattr(devices._Slice, "__init__", drops)
 
 
 @shows("I17", counters_are_not_read)
@@ -284,9 +284,9 @@ def test_a_pool_that_cannot_be_used_is_told_with_the_reason() -> None:
 
 def every_generation_counts(patch: pytest.MonkeyPatch) -> None:
     """A pool's devices are those of all its slices."""
-    put = pools.PoolBook.put
+    put = devices.PoolBook.put
 
-    def forgets(book: pools.PoolBook, one: ResourceSlice) -> None:
+    def forgets(book: devices.PoolBook, one: ResourceSlice) -> None:
         put(book, one)
         every = book._of_pool[one.pool_id].values()
         for known in every:
@@ -294,7 +294,7 @@ def every_generation_counts(patch: pytest.MonkeyPatch) -> None:
             pool = replace(spec.pool, generation=1, resource_slice_count=len(every))
             known.raw = replace(known.raw, spec=replace(spec, pool=pool))
 
-    patch.setattr(pools.PoolBook, "put", forgets)
+    patch.setattr(devices.PoolBook, "put", forgets)
 
 
 @shows("I22", every_generation_counts)

@@ -9,8 +9,8 @@ import msgspec
 
 from gangsched.core.resource_claims.allocator import Ask, allocate
 from gangsched.core.resource_claims.candidates import AllocationError, Cluster, NodeOffer
+from gangsched.core.resource_claims.devices import PoolBook
 from gangsched.core.resource_claims.holdings import Holdings
-from gangsched.core.resource_claims.pools import PoolBook
 from gangsched.core.resource_claims.requests import ClaimProblem, PreparedClaim
 from gangsched.core.resource_claims.results import allocation
 from gangsched.core.resource_claims.selectors import Selectors
