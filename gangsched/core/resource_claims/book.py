@@ -52,6 +52,7 @@ class PlacedPod(Protocol):
     def node_name(self) -> str: ...
 
 
+_NOBODY: Mapping[str, None] = MappingProxyType({})
 _NO_PODS: Mapping[str, PlacedPod] = MappingProxyType({})
 
 
@@ -102,7 +103,7 @@ class ClaimBook:
         self._members: dict[Place, dict[str, Pod]] = {}
         """By PodGroup: its pods with claims."""
         self._uses: dict[str, tuple[Place, ...]] = {}
-        self._holders: dict[DeviceId, dict[str, None]] = {}
+        self._holders: dict[PoolId, dict[DeviceId, dict[str, None]]] = {}
         self._counted: dict[str, tuple[Allocation, ...]] = {}
         self._offers: dict[str, _Offer] = {}
         self._digests: dict[str, str] = {}
@@ -240,11 +241,18 @@ class ClaimBook:
 
     def holders(self, device: DeviceId) -> Iterable[str]:
         """Returns the UIDs of the claims that have the device, or a share of it."""
-        return self._holders.get(device, {}).keys()
+        return self._held(device).get(device, _NOBODY).keys()
 
     def held_of(self, pool_id: PoolId) -> list[DeviceId]:
         """Returns the pool's devices that claims have, listed or not."""
-        return sorted(one for one in self._holders if one[:2] == pool_id)
+        return sorted(self._holders.get(pool_id, ()))
+
+    def n_held(self, pool_id: PoolId) -> int:
+        """Returns how many of the pool's devices claims have."""
+        return len(self._holders.get(pool_id, ()))
+
+    def _held(self, device: DeviceId) -> dict[DeviceId, dict[str, None]]:
+        return self._holders.get(PoolId(device.driver, device.pool), {})
 
     def without(self, gone: Iterable[Pod], *, released: bool = False) -> Cluster:
         """Returns what searches read, if these pods were gone: the devices of claims without other users are
@@ -304,16 +312,17 @@ class ClaimBook:
         for allocation in before:
             self.holdings.add(allocation, -1)
             for one in allocation.devices.results:
-                holders = self._holders.get(one.id)
-                if holders is not None:
-                    holders.pop(uid, None)
-                    if not holders:
-                        del self._holders[one.id]
+                there = self._held(one.id)
+                holders = there.get(one.id, {})
+                holders.pop(uid, None)
+                if not holders and there.pop(one.id, None) is not None and not there:
+                    del self._holders[PoolId(one.driver, one.pool)]
         for allocation in now:
             self.holdings.add(allocation)
             for one in allocation.devices.results:
                 if not one.admin_access:
-                    self._holders.setdefault(one.id, {})[uid] = None
+                    there = self._holders.setdefault(PoolId(one.driver, one.pool), {})
+                    there.setdefault(one.id, {})[uid] = None
         for allocation in (*before, *now):
             for one in allocation.devices.results:
                 self._touch(PoolId(one.driver, one.pool))
@@ -363,6 +372,12 @@ class ClaimBook:
     def users(self, claim: ResourceClaim) -> Iterable[str]:
         """Returns the UIDs of the known pods that use the claim."""
         return self._users.get((claim.metadata.namespace, claim.metadata.name), {}).keys()
+
+    def user(self, claim: ResourceClaim) -> str:
+        """Returns the UID of a known pod that uses the claim: of one that it is reserved for, if there is
+        one; "" for none."""
+        reserved = [one.uid for one in claim.status.reserved_for or ()]
+        return next((uid for uid in (*reserved, *self.users(claim)) if uid in self._pods), "")
 
     def n_taking(self, uid: str) -> int:
         """Returns how many entries the claim has for pods that do not wait, with those about to be added."""
