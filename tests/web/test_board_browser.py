@@ -15,8 +15,10 @@ from playwright.async_api import Page, async_playwright
 from gangsched.certificates import self_signed
 from gangsched.lab.controlplane.build import REQUIRE_VARIABLE
 from gangsched.lab.sim.objects import make_node
+from tests.core.claims import ClaimCluster, gpus, wish
 from tests.support.scenario import Cluster, cluster, gang
 from tests.web.test_access import Server as ApiServer
+from tests.web.test_board_claims import crowded
 from tests.web.test_board_pages import board_of
 from tests.web.test_board_whatif import job
 from tests.web.test_server import serving
@@ -192,6 +194,55 @@ async def test_a_text_that_is_no_job_is_refused_as_text(chromium: str) -> None:
         assert await page.title() == "gangsched"
         # The browser itself notes an answer that is no success.
         assert all("status of 400" in one for one in complaints)
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1400, False), (390, True)], ids=["desk-light", "phone-dark"])
+async def test_devices_by_claims_are_on_the_map_and_lead_to_their_gang(
+    chromium: str, width: int, dark: bool
+) -> None:
+    async with opened(chromium, crowded(), width=width, dark=dark) as (page, complaints):
+        await tile(page, "Nodes", "4")
+        await tile(page, "Free", "15")
+        assert "tainted" in await page.inner_text("#legend")
+        await page.click("#racks summary")
+        assert "pools of several nodes" in await page.inner_text("#rack-table")
+        for address, told in (
+            ("#gang/d/train", "Each asks for gpu: 3 of class gpu that pass"),
+            ("#gang/d/large", "waits for devices"),
+            ("#node/n2", "blocked: no gpu-0/slices left"),
+            ("#node/n3", "free, tainted (example.com/burn-in)"),
+            ("#pool/fabric.example.com/leaf%2Fa", "shared by 3 claims"),
+        ):
+            await page.evaluate("(address) => { location.hash = address; }", address)
+            arrived = "(told) => document.querySelector('#detail-body').innerText.includes(told)"
+            await page.wait_for_function(arrived, arg=told)
+            found = (await Axe().run(page)).response["violations"]
+            assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
+            assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        await page.evaluate("location.hash = '#node/n2'")
+        await page.click("#detail a >> text=fabric.example.com/leaf/a")
+        await page.wait_for_selector("text=Pool fabric.example.com/leaf/a")
+        await page.evaluate("location.hash = '#node/n2'")
+        await page.click("#detail a >> text=d/halves")
+        await page.wait_for_selector("text=Gang d/halves")
+        assert complaints == []
+
+
+async def test_hostile_names_of_pools_and_requests_stay_text(chromium: str) -> None:
+    c = ClaimCluster().offer("n0")
+    pool = {"name": _HOSTILE, "generation": 1, "resourceSliceCount": 1}
+    c.slice("bad", gpus("n0", 2) | {"pool": pool, "driver": _HOSTILE})
+    spec = wish(expression=f'device.driver != "{chr(0x202E)}<img src=x onerror=alert(1)>"')
+    c.submit(c.want("train-0", spec, group="train", min_members=1)).run()
+    async with opened(chromium, c) as (page, complaints):
+        for address in ("#node/n0", "#gang/d/train"):
+            await page.evaluate("(address) => { location.hash = address; }", address)
+            await page.wait_for_function(
+                "() => document.querySelector('#detail-body').innerText.includes('<img src=x')"
+            )
+            assert await page.locator("#detail img").count() == 0
+        assert await page.title() == "gangsched"
+        assert complaints == []
 
 
 async def test_a_replica_that_does_not_lead_says_so_and_escape_closes_a_gang(chromium: str) -> None:

@@ -90,7 +90,8 @@ class GroupView(msgspec.Struct, frozen=True):
 
 
 class MemberView(msgspec.Struct, frozen=True):
-    """One pod of a group. `why`: the last reason in its PodScheduled condition."""
+    """One pod of a group. `why`: the last reason in its PodScheduled condition; claims: its entries of
+    resource claims."""
 
     uid: str
     name: str
@@ -101,6 +102,7 @@ class MemberView(msgspec.Struct, frozen=True):
     attempt: int
     ids: Mapping[str, tuple[str, ...]]
     why: str
+    claims: tuple[str, ...] = ()
 
 
 class DeviceView(msgspec.Struct, frozen=True):
@@ -193,6 +195,7 @@ def view_members(group: Group) -> list[MemberView]:
             attempt=info.attempt,
             ids={clean(resource): _clean_all(ids) for resource, ids in info.ids.items()},
             why=info.reported,
+            claims=_clean_all(one.name for one in info.pod.spec.resource_claims or ()),
         )
         for info in group.members.values()
     ]

@@ -336,9 +336,7 @@ def _users(asked: _Asked, claims: Iterable[tuple[ResourceClaim, int]]) -> tuple[
     pods = asked.scheduler.shared.cache.pods
     held: Counter[tuple[str, str]] = Counter()
     for claim, n in claims:
-        reserved = [one.uid for one in claim.status.reserved_for or ()]
-        uid = next((uid for uid in (*reserved, *asked.book.users(claim)) if uid in pods), None)
-        info = pods[uid] if uid is not None else None
+        info = pods.get(asked.book.user(claim))
         if info is None:
             held["resource claim", claim.key] += n
         elif info.group is None:

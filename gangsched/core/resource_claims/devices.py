@@ -9,7 +9,7 @@ incomplete. Amounts are in billionths. Source: k8s.io/dynamic-resource-allocatio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from gangsched.errors import ParseError
@@ -298,14 +298,34 @@ class PoolBook:
                 return ()
             kept = self._at.get(node_name)
             if kept is None:
-                kept = self._at[node_name] = self._gather(own.values(), node_name, labels)
+                kept = self._at[node_name] = self._gather(own.values())
             return kept
-        return self._gather((*(own or {}).values(), *self._shared.values()), node_name, labels)
+        there = (*(own or {}).values(), *self._shared.values())
+        return self._gather(one for one in there if one.reaches(node_name, labels))
 
-    def _gather(self, slices: Iterable[_Slice], node_name: str, labels: Labels) -> tuple[Pool, ...]:
+    def own_at(self, node_name: str) -> tuple[Pool, ...]:
+        """Returns the pools, or parts of pools, that only this node reaches."""
+        if not self._shared:
+            return self.at(node_name, {})
+        return self._gather(self._of_node.get(node_name, {}).values())
+
+    def shared(self) -> tuple[Pool, ...]:
+        """Returns the pools, or parts of pools, that more than one node may reach, whichever these are."""
+        return self._gather(self._shared.values())
+
+    def n_listed(self) -> Iterator[tuple[PoolId, int]]:
+        """Yields how many devices each pool lists, in its newest generation; pools whose devices consume
+        counters are left out, since which of them can be given out depends on the others."""
+        for pool_id, known in self._of_pool.items():
+            newest = max(one.raw.spec.pool.generation for one in known.values())
+            there = [one for one in known.values() if one.raw.spec.pool.generation == newest]
+            if not any(one.has_counters for one in there):
+                yield pool_id, sum(len(one.devices) for one in there)
+
+    def _gather(self, slices: Iterable[_Slice]) -> tuple[Pool, ...]:
         found: dict[PoolId, _Gathered] = {}
         for one in slices:
-            if one.is_left_out or not one.reaches(node_name, labels):
+            if one.is_left_out:
                 continue
             pool_id, generation = one.raw.pool_id, one.raw.spec.pool.generation
             known = found.get(pool_id)

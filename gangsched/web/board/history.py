@@ -62,7 +62,10 @@ class History:
 
 
 def device_use(cache: Cache) -> tuple[float | None, float | None]:
-    """Returns the share in use, and the share of free devices on partly used nodes."""
+    """Returns the share in use, and the share of free devices on partly used nodes, or in such pools.
+
+    Devices of pools with counters are not among them: not all partitions can be in use at once.
+    """
     nodes, total, free, split = cache.nodes, 0, 0, 0
     for i, resource in enumerate(nodes.table.names[: len(nodes.allocatable)]):
         has, left = nodes.allocatable[i], np.maximum(nodes.free[i], 0)
@@ -75,6 +78,11 @@ def device_use(cache: Cache) -> tuple[float | None, float | None]:
         total += int(has.sum())
         free += int(left.sum())
         split += int(left[left < has].sum())
+    for pool_id, n in cache.claims.pools.n_listed():
+        n_left = max(n - cache.claims.n_held(pool_id), 0)
+        total += n
+        free += n_left
+        split += n_left if n_left < n else 0
     if not total:
         return None, None
     return round(1 - free / total, 4), round(split / free, 4) if free else None

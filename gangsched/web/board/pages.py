@@ -16,9 +16,11 @@ import anyio
 import msgspec
 from aiohttp import web
 
+from gangsched.core.explaining.claim_views import ClaimView, PoolView, view_claims, view_pool
 from gangsched.core.explaining.reports import MemberView, NodeView, view_members, view_node
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError
+from gangsched.model.resource_claims.objects import PoolId
 from gangsched.model.text.printable import clean
 from gangsched.web.access import Access, Refused
 from gangsched.web.board.feed import Feed
@@ -49,15 +51,26 @@ _WRITE_S = 10.0
 # Within this time a revoked token ends its streams.
 _CHECK_S = 30.0
 _MAX_MEMBERS = 1024
+_MAX_CLAIMS = 512
+_MAX_POOLS = 64
 
 
 class Gang(msgspec.Struct, frozen=True):
-    """Everything about the groups of one name; members: at most _MAX_MEMBERS in all."""
+    """Everything about the groups of one name; members and resource claims: the first ones of all."""
 
     explanations: msgspec.Raw
     stories: msgspec.Raw
     n_members: int
     members: list[MemberView]
+    n_claims: int
+    claims: list[ClaimView]
+
+
+class NodePage(NodeView, frozen=True):
+    """A node, with its pools of devices for resource claims, and the names of those it shares with others."""
+
+    pools: tuple[PoolView, ...] = ()
+    reaches: tuple[str, ...] = ()
 
 
 class Board:
@@ -93,6 +106,7 @@ class Board:
         add(f"{ROOT}/events", self._events)
         add(f"{ROOT}/gang/{{namespace}}/{{name}}", self._gang)
         add(f"{ROOT}/node/{{name}}", self._node)
+        add(f"{ROOT}/pool/{{driver}}/{{name}}", self._pool)
         for name in self.assets:
             add(f"{ROOT}/{name}", self._asset)
         add(f"{ROOT}/session", self._session)
@@ -223,7 +237,9 @@ class Board:
         if not groups or explanations is None or stories is None:
             return None
         members = [member for group in groups for member in view_members(group)]
-        gang = Gang(msgspec.Raw(explanations), msgspec.Raw(stories), len(members), members[:_MAX_MEMBERS])
+        claims, n_claims = view_claims(self._scheduler, groups, _MAX_CLAIMS)
+        about = msgspec.Raw(explanations), msgspec.Raw(stories)
+        gang = Gang(*about, len(members), members[:_MAX_MEMBERS], n_claims, claims)
         return msgspec.json.encode(gang)
 
     async def _answer(self, request: web.Request) -> web.Response:
@@ -247,10 +263,34 @@ class Board:
 
     async def _node(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
-        node: NodeView | None = await self._turns.made(partial(view_node, self._scheduler, name))
-        if node is None:
+        return await self._shown(lambda: self._view_node(name))
+
+    async def _pool(self, request: web.Request) -> web.Response:
+        driver, name = request.match_info["driver"], request.match_info["name"]
+        return await self._shown(lambda: self._view_pool(PoolId(driver, name)))
+
+    async def _shown(self, view: Callable[[], msgspec.Struct | None]) -> web.Response:
+        found = await self._turns.made(view)
+        if found is None:
             raise web.HTTPNotFound
-        return web.Response(body=msgspec.json.encode(node), content_type="application/json")
+        return web.Response(body=msgspec.json.encode(found), content_type="application/json")
+
+    def _view_node(self, name: str) -> NodePage | None:
+        view, cache = view_node(self._scheduler, name), self._scheduler.shared.cache
+        if view is None:
+            return None
+        pools, node = cache.claims.pools.own_at(name), cache.nodes.nodes[cache.nodes.row_of[name]]
+        own = {pool.id for pool in pools}
+        there = cache.claims.offer(node).pools if node is not None else ()
+        return NodePage(
+            **{field: getattr(view, field) for field in NodeView.__struct_fields__},
+            pools=tuple(view_pool(self._scheduler, pool) for pool in pools[:_MAX_POOLS]),
+            reaches=tuple(clean(str(pool.id)) for pool in there if pool.id not in own)[:_MAX_POOLS],
+        )
+
+    def _view_pool(self, pool_id: PoolId) -> PoolView | None:
+        shared = self._scheduler.shared.cache.claims.pools.shared()
+        return next((view_pool(self._scheduler, pool) for pool in shared if pool.id == pool_id), None)
 
 
 async def _body(request: web.Request, most: int) -> bytes | None:

@@ -1,13 +1,17 @@
 // The page: logs in, follows the events, and passes what they tell to the panels.
 
-import { fill, gangAddress, make, namesIn, plain } from "/dashboard/text.js";
-import { ClusterMap, drawCell, groupOf, look, COUNTED, FIRST, FOREIGN, FREE, UNHEALTHY } from "/dashboard/map.js";
+import { fill, gangAddress, make, namesIn, plain, poolAddress } from "/dashboard/text.js";
+import { ClusterMap, drawCell, groupOf, look, BLOCKED, COUNTED, FIRST, FOREIGN, FREE, KEPT, TAINTED, UNHEALTHY } from "/dashboard/map.js";
 import * as panels from "/dashboard/panels.js";
 import * as whatif from "/dashboard/whatif.js";
 
 const by = (id) => document.getElementById(id);
 const MOST_SAMPLES = 1440, AGAIN_MS = 5000;
+// As no label can be.
+const POOLS = "pools of several nodes";
+const NAMES = { gang: 2, node: 1, pool: 2 }, TITLES = { gang: "Gang", node: "Node", pool: "Pool" };
 let groups = new Map(), samples = [], queue = null, queueAt = 0, source = null, live = false, said = "";
+let seen = new Set();
 
 function state(text, kind = "") {
   by("state").textContent = text;
@@ -19,7 +23,8 @@ function state(text, kind = "") {
 function what(code) {
   if (code === null) return "";
   if (code >= FIRST) return `${groups.get(groupOf(code)) ?? "a gang"}, ${(code - FIRST) & 1 ? "reserved" : "bound"}`;
-  return { [FREE]: "free", [UNHEALTHY]: "unhealthy", [FOREIGN]: "foreign", [COUNTED]: "in use" }[code] ?? "kept for a gang that preempts";
+  return { [FREE]: "free", [UNHEALTHY]: "unhealthy", [FOREIGN]: "foreign", [COUNTED]: "in use",
+    [TAINTED]: "tainted", [BLOCKED]: "blocked: what it needs of its pool is in use", [KEPT]: "kept: its pod was deleted by force" }[code] ?? "kept for a gang that preempts";
 }
 
 function tally(node) {
@@ -30,12 +35,14 @@ function tally(node) {
 
 const map = new ClusterMap(by("map"), {
   onSelect: (node, code) => {
-    const place = `${node.name}${node.rack ? ` in ${node.rack}` : ""}${node.open ? "" : ", cordoned"}`;
+    const isPool = node.row < 0;
+    const place = isPool ? `pool ${node.name}${node.open ? "" : ", being updated or invalid"}`
+      : `${node.name}${node.rack ? ` in ${node.rack}` : ""}${node.open ? "" : ", cordoned"}`;
     by("map-at").textContent = plain(`${place}: ${code === null ? tally(node) || "no devices" : what(code)}`);
   },
   onOpen: (node, code) => {
     const name = code === null ? undefined : groups.get(groupOf(code));
-    location.hash = name ? gangAddress(name) : "#node/" + encodeURIComponent(node.name);
+    location.hash = name ? gangAddress(name) : node.row < 0 ? poolAddress(node.name) : "#node/" + encodeURIComponent(node.name);
   },
 });
 by("zoom-in").addEventListener("click", () => map.zoomBy(1.4));
@@ -60,7 +67,8 @@ function hear(told) {
     groups = new Map();
   }
   for (const [number, name] of Object.entries(told.groups)) groups.set(Number(number), name);
-  for (const [row, name, rack, open, cells] of told.nodes) {
+  for (const [row, name, label, open, cells] of told.nodes) {
+    const rack = row < 0 ? POOLS : label;
     const before = map.nodes.get(row);
     arranged ||= !before || before.name !== name || before.rack !== rack || sizes(before.cells) !== sizes(cells);
     map.nodes.set(row, { row, name, rack, open, cells });
@@ -78,8 +86,12 @@ function hear(told) {
   mark();
   if (told.whole || told.nodes.length || told.gone.length) map.later(arranged);
   if (told.queue || told.nodes.length || told.whole) {
-    const { sums, racks } = panels.count(map.nodes);
-    panels.tiles(by("tiles"), sums, queue, samples, map.nodes.size);
+    const { sums, racks, kinds } = panels.count(map.nodes);
+    panels.tiles(by("tiles"), sums, queue, samples);
+    if (kinds.size > seen.size) {
+      seen = kinds;
+      panels.legend(by("legend"), drawCell, look(), seen);
+    }
     if (by("racks").open) panels.rackTable(by("rack-table"), racks);
   }
 }
@@ -124,7 +136,7 @@ async function open(isNew) {
   const address = location.hash.slice(1);
   const [kind, ...parts] = address.split("/");
   const mine = ++asked;
-  if (!["gang", "node"].includes(kind)) {
+  if (!(kind in NAMES)) {
     if (address && address !== "detail") return;
     by("close").hidden = true;
     by("detail-title").textContent = "Nothing selected";
@@ -134,11 +146,11 @@ async function open(isNew) {
   }
   const names = namesIn(parts), name = names.join("/");
   // No object has a name that leads to another page.
-  const isName = names.length === (kind === "gang" ? 2 : 1) && !names.some((one) => ["", ".", ".."].includes(one));
+  const isName = names.length === NAMES[kind] && !names.some((one) => ["", ".", ".."].includes(one));
   const answer = isName ? await fetch(`/dashboard/${kind}/${names.map(encodeURIComponent).join("/")}`).catch(() => null) : { status: 404 };
   if (mine !== asked) return;
   by("close").hidden = false;
-  by("detail-title").textContent = plain(`${kind === "gang" ? "Gang" : "Node"} ${name}`);
+  by("detail-title").textContent = plain(`${TITLES[kind]} ${name}`);
   if (answer?.ok) {
     const found = await answer.json();
     if (mine !== asked) return;
@@ -173,7 +185,7 @@ async function begin() {
   by("board").hidden = !answer.allowed;
   by("leave").hidden = !answer.allowed || !answer.session;
   if (answer.allowed) {
-    panels.legend(by("legend"), drawCell, look());
+    panels.legend(by("legend"), drawCell, look(), seen);
     panels.charts(by("charts"), by("history-span"), samples, look());
     follow();
     open(false);
@@ -202,7 +214,7 @@ by("leave").addEventListener("click", async () => {
   location.reload();
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-  panels.legend(by("legend"), drawCell, look());
+  panels.legend(by("legend"), drawCell, look(), seen);
   panels.charts(by("charts"), by("history-span"), samples, look());
 });
 begin();

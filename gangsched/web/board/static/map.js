@@ -2,7 +2,7 @@
 
 import { colour, plain } from "/dashboard/text.js";
 
-export const FREE = 0, UNHEALTHY = 1, FOREIGN = 2, COUNTED = 3, CLAIMED = 4, FIRST = 8;
+export const FREE = 0, UNHEALTHY = 1, FOREIGN = 2, COUNTED = 3, CLAIMED = 4, TAINTED = 5, BLOCKED = 6, KEPT = 7, FIRST = 8;
 const CELL = 10, STEP = 11, WIDE = 8, GAP = 5, MARGIN = 7, TITLE = 14;
 const MOST_ZOOM = 6;
 
@@ -23,7 +23,7 @@ export function drawCell(pen, code, x, y, size, look) {
     } else pen.fillRect(x, y, size, size);
     return;
   }
-  pen.fillStyle = [look.free, look.free, look.foreign, look.counted, look.free][code] ?? look.free;
+  pen.fillStyle = { [FOREIGN]: look.foreign, [COUNTED]: look.counted }[code] ?? look.free;
   pen.fillRect(x, y, size, size);
   if (code === UNHEALTHY) {
     pen.strokeStyle = look.wrong;
@@ -32,8 +32,19 @@ export function drawCell(pen, code, x, y, size, look) {
     pen.moveTo(x + 1, y + 1); pen.lineTo(x + size - 1, y + size - 1);
     pen.moveTo(x + size - 1, y + 1); pen.lineTo(x + 1, y + size - 1);
     pen.stroke();
-  } else if (code === CLAIMED) {
-    pen.fillStyle = look.claimed;
+  } else if (code === TAINTED) {
+    pen.strokeStyle = look.wrong;
+    pen.lineWidth = Math.max(size / 5, 0.8);
+    pen.beginPath();
+    pen.moveTo(x + 1, y + size - 1); pen.lineTo(x + size - 1, y + 1);
+    pen.stroke();
+  } else if (code === BLOCKED) {
+    pen.fillStyle = look.counted;
+    pen.beginPath();
+    pen.moveTo(x, y); pen.lineTo(x, y + size); pen.lineTo(x + size, y + size);
+    pen.fill();
+  } else if (code === CLAIMED || code === KEPT) {
+    pen.fillStyle = code === KEPT ? look.foreign : look.claimed;
     pen.fillRect(x + size / 4, y + size / 4, size / 2, size / 2);
   }
 }
@@ -99,7 +110,8 @@ export class ClusterMap {
       racks.get(node.rack).push(node);
     }
     const order = (a, b) => a.localeCompare(b, "en", { numeric: true });
-    const blocks = [...racks.keys()].sort(order).map((rack) => {
+    const isPools = (rack) => racks.get(rack)[0].row < 0;
+    const blocks = [...racks.keys()].sort((a, b) => isPools(a) - isPools(b) || order(a, b)).map((rack) => {
       const nodes = racks.get(rack).sort((a, b) => order(a.name, b.name));
       const sizes = nodes.map((n) => Math.max(1, Object.values(n.cells).reduce((sum, c) => sum + Math.ceil(c.length / WIDE), 0)));
       const high = Math.max(...sizes.slice(0, 10000)) * STEP + GAP;

@@ -1,17 +1,17 @@
 // The panels beside the map: queue, a gang, a node, racks, history.
 
-import { clock, duration, fill, gangAddress, make, plain, share } from "/dashboard/text.js";
-import { CLAIMED, COUNTED, FIRST, FOREIGN, FREE, UNHEALTHY } from "/dashboard/map.js";
+import { clock, duration, fill, gangAddress, make, plain, poolAddress, share } from "/dashboard/text.js";
+import { BLOCKED, CLAIMED, COUNTED, FIRST, FOREIGN, FREE, KEPT, TAINTED, UNHEALTHY } from "/dashboard/map.js";
 
-export function tiles(place, sums, queue, samples, numberOfNodes) {
+export function tiles(place, sums, queue, samples) {
   const last = samples.at(-1);
   const all = sums.all || 0;
   const rows = [
-    ["Nodes", numberOfNodes, ""],
+    ["Nodes", sums.nodes, ""],
     ["Devices in use", all ? share((all - sums.free) / all) : "–", `${all - sums.free} of ${all}`],
     ["Free", sums.free, ""],
     ["Reserved", sums.reserved, ""],
-    ["Unhealthy", sums.unhealthy, ""],
+    ["Unhealthy", sums.unhealthy, sums.tainted ? `${sums.tainted} tainted` : ""],
     ["Waiting", queue?.nWaiting ?? "–", queue?.nWaiting === 1 ? "group" : "groups"],
     ["Decisions", last ? last[4].toFixed(1) : "–", "a second"],
   ];
@@ -20,24 +20,25 @@ export function tiles(place, sums, queue, samples, numberOfNodes) {
 }
 
 export function count(nodes) {
-  const sums = { all: 0, free: 0, reserved: 0, bound: 0, unhealthy: 0, other: 0 };
-  const racks = new Map();
+  const none = { nodes: 0, all: 0, free: 0, reserved: 0, bound: 0, unhealthy: 0, tainted: 0, other: 0 };
+  const sums = { ...none }, racks = new Map(), kinds = new Set();
   for (const node of nodes.values()) {
     let rack = racks.get(node.rack);
-    if (!rack) racks.set(node.rack, (rack = { nodes: 0, all: 0, free: 0, reserved: 0, bound: 0, unhealthy: 0, other: 0 }));
-    rack.nodes += 1;
+    if (!rack) racks.set(node.rack, (rack = { ...none }));
+    if (node.row >= 0) for (const sum of [sums, rack]) sum.nodes += 1;
     for (const codes of Object.values(node.cells)) {
       for (const code of codes) {
-        const kind = code === FREE ? "free" : code === UNHEALTHY ? "unhealthy" : code < FIRST ? "other" : (code - FIRST) & 1 ? "reserved" : "bound";
-        for (const sum of [sums, rack]) { sum.all += 1; sum[kind] += 1; }
+        if (code < FIRST) kinds.add(code);
+        const kind = code === FREE ? "free" : code === UNHEALTHY || code === TAINTED ? "unhealthy" : code < FIRST ? "other" : (code - FIRST) & 1 ? "reserved" : "bound";
+        for (const sum of [sums, rack]) { sum.all += 1; sum[kind] += 1; sum.tainted += code === TAINTED; }
       }
     }
   }
-  return { sums, racks };
+  return { sums, racks, kinds };
 }
 
 export function rackTable(table, racks) {
-  const head = ["Rack", "Nodes", "Devices", "Free", "Reserved", "Bound", "Unhealthy", "Other"];
+  const head = ["Rack", "Nodes", "Devices", "Free", "Reserved", "Bound", "Unhealthy or tainted", "Other"];
   const names = [...racks.keys()].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
   fill(table,
     make("thead", {}, make("tr", {}, ...head.map((name, i) => make("th", { scope: "col", class: i ? "n" : "" }, name)))),
@@ -158,15 +159,64 @@ export function gang(found) {
     }
     if (trace) parts.push(make("h3", {}, "Trace"), make("p", {}, make("code", {}, trace)));
   }
+  parts.push(...claims(found));
   parts.push(make("h3", {}, `Members (${found.n_members})`), table(["Pod", "State", "Node", "Devices"],
     found.members.map((m) => [m.name, m.phase ? `${m.state}, ${m.phase}` : m.state,
       m.node ? make("a", { href: "#node/" + encodeURIComponent(m.node) }, m.node) : "–",
-      Object.entries(m.ids).map(([resource, ids]) => `${resource}: ${ids.join(" ")}`).join("; ") || "–"])));
+      Object.entries(m.ids).map(([resource, ids]) => `${resource}: ${ids.join(" ")}`).join("; ") || (m.claims.length ? "by claim" : "–")])));
   for (const story of found.stories) {
     parts.push(...waterfall(story));
     parts.push(make("h3", {}, "Story"), table(["At", "From", "To", "Because"],
       story.moves.map((m) => [clock(m.at), m.before, m.state, m.cause])));
   }
+  return parts;
+}
+
+function names(some, n) {
+  return some.join(", ") + (n > some.length ? ` and ${n - some.length} more` : "");
+}
+
+// The resource claims of a gang's pods: what they ask for, mostly all the same, and what each has.
+function claims(found) {
+  if (!found.n_claims) return [];
+  const asked = new Map();
+  for (const c of found.claims) {
+    const text = c.asks.join("; ");
+    if (text) asked.set(text, [...(asked.get(text) ?? []), c.name]);
+  }
+  const each = found.n_claims === 1 ? "It asks" : "Each asks";
+  const asks = asked.size === 1 ? [...asked.keys()].map((text) => make("p", {}, `${each} for ${text}.`))
+    : [make("ul", {}, ...[...asked].slice(0, 8).map(([text, of]) => make("li", {}, `${names(of.slice(0, 3), of.length)}: ${text}`)))];
+  const rows = found.claims.map((c) => [
+    make("div", {}, c.name ? make("code", {}, c.name) : c.entry, make("div", { class: "hint" }, names(c.pods, c.n_pods))), c.state,
+    Object.entries(c.devices).map(([request, ids]) => `${request}: ${ids.join(" ")}`).join("; ") || "–"]);
+  const more = found.n_claims - found.claims.length;
+  return [make("h3", {}, `Resource claims (${found.n_claims})`), ...asks,
+    table(["Claim", "State", "Devices"], rows), ...(more > 0 ? [make("p", { class: "hint" }, `and ${more} more`)] : [])];
+}
+
+function user(one) {
+  const who = one.group ? [make("a", { href: gangAddress(one.group) }, one.group), one.reserved ? " (reserved): " : ": "]
+    : one.scheduler ? [`${one.scheduler}: `] : [];
+  const pods = one.n_pods ? `, pod${one.n_pods === 1 ? "" : "s"} ${names(one.pods, one.n_pods)}` : "";
+  return make("div", {}, ...who, `claim ${one.claim}${pods}`);
+}
+
+function deviceState(d) {
+  const state = d.n_users > 1 ? `shared by ${d.n_users} claims` : d.state === "tainted" ? (d.n_users ? "in use" : "free")
+    : { blocked: `blocked: no ${d.counters.join(", ")} left`, kept: "kept: its pod was deleted by force" }[d.state] ?? d.state;
+  return state + (d.taints.length ? `, tainted (${d.taints.join(", ")})` : "");
+}
+
+// A pool of ResourceSlices, or what one node reaches of it.
+export function pool(found) {
+  const parts = found.problem ? [make("p", { class: "wrong" }, `No device of it is given out. It is ${found.problem}.`)] : [];
+  if (found.devices.length) {
+    parts.push(table(["Device", "State", "In use by"], found.devices.map((d) => [make("code", {}, d.name), deviceState(d),
+      d.users.length ? make("div", {}, ...d.users.map(user), d.n_users > d.users.length ? `and ${d.n_users - d.users.length} more claims` : "") : "–"])));
+  } else if (!found.problem) parts.push(make("p", { class: "hint" }, "It lists no devices."));
+  const more = found.n_devices - found.devices.length;
+  if (more > 0) parts.push(make("p", { class: "hint" }, `and ${more} more of ${found.n_devices} devices`));
   return parts;
 }
 
@@ -178,6 +228,11 @@ export function node(found) {
       const state = !d.healthy ? "unhealthy" : !d.pods.length ? "free" : !d.group ? "foreign" : d.reserved ? "reserved" : "bound";
       return [make("code", {}, d.id), state, d.group ? make("a", { href: gangAddress(d.group) }, d.group) : "–", d.pods.join(", ") || "–"];
     })));
+  }
+  for (const one of found.pools) parts.push(make("h3", {}, `${one.driver}${one.name === found.name ? "" : `, pool ${one.name}`}`), ...pool(one));
+  if (found.reaches.length) {
+    parts.push(make("h3", {}, "Pools that other nodes reach too"),
+      make("ul", {}, ...found.reaches.map((name) => make("li", {}, make("a", { href: poolAddress(name) }, name)))));
   }
   const counted = Object.entries(found.allocatable).filter(([name]) => name.includes("/") && !found.devices[name]);
   parts.push(...list("Counted, without a list of devices", counted.map(([name, n]) => `${name}: ${found.free[name] ?? 0} of ${n} free`)));
@@ -224,9 +279,11 @@ export function charts(place, span, samples, look) {
   });
 }
 
-export function legend(place, drawCell, look) {
+// `seen`: codes on the map; what is rare is explained once it is there.
+export function legend(place, drawCell, look, seen) {
   const kinds = [["free", FREE], ["bound (a colour for each gang)", FIRST], ["reserved", FIRST + 1], ["unhealthy", UNHEALTHY],
-    ["foreign", FOREIGN], ["in use, only counted", COUNTED], ["kept for a gang that preempts", CLAIMED]];
+    ["foreign", FOREIGN], ["in use, only counted", COUNTED], ["kept for a gang that preempts", CLAIMED],
+    ...[["tainted", TAINTED], ["blocked by partitions in use", BLOCKED], ["kept after its pod was deleted by force", KEPT]].filter(([, code]) => seen.has(code))];
   fill(place, ...kinds.map(([name, code]) => {
     const sample = make("canvas", { width: "24", height: "24", "aria-hidden": "true" });
     drawCell(sample.getContext("2d"), code, 0, 0, 24, look);

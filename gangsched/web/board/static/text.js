@@ -52,6 +52,12 @@ export function gangAddress(name) {
   return "#gang/" + name.split("/").map(encodeURIComponent).join("/");
 }
 
+// Of driver/pool; names of drivers contain no "/", those of pools may.
+export function poolAddress(name) {
+  const at = name.indexOf("/");
+  return "#pool/" + [name.slice(0, at), name.slice(at + 1)].map(encodeURIComponent).join("/");
+}
+
 export function colour(number, dark) {
   const hue = (number * 137.508 + 205) % 360;
   const step = Math.floor(number / 12) % 3;
