@@ -25,7 +25,10 @@ from gangsched.devices.report import (
     NodeMap,
     Published,
     bound_since,
+    untold,
+    with_health,
 )
+from gangsched.model.devices.unwell import UNHEALTHY, has_unwell, told_by_kubelet
 from gangsched.model.objects import Node, Pod
 from gangsched.model.pod_group import GANG_KEY
 from gangsched.model.resource_claims.objects import (
@@ -76,6 +79,10 @@ def with_claims(
                     seen.add(device_id)
                     row = _row(book, device_id, by_uid, health=GONE)
                     rows.setdefault(home, []).append(row)
+    is_asked = {node.metadata.name for node in nodes}
+    for pod in by_uid.values():
+        if pod.spec.node_name in is_asked and not pod.is_terminal and has_unwell(pod):
+            _tell_health(pod, book, rows, problems)
     for name in dict.fromkeys((*rows, *problems)):
         one = made.get(name, NodeMap(name, ()))
         made[name] = replace(
@@ -85,6 +92,22 @@ def with_claims(
         )
     names = {node.metadata.name for node in nodes}
     return sorted(made.values(), key=lambda one: (one.name not in names, len(one.name), one.name))
+
+
+def _tell_health(
+    pod: Pod, book: ClaimBook, rows: Mapping[str, list[DeviceRow]], problems: dict[str, list[str]]
+) -> None:
+    """Adds what its kubelet says of the devices of the pod's claims."""
+    for told in told_by_kubelet(pod, {}, book.claims_of(pod)):
+        if not told.claim:
+            continue
+        found = False
+        for devices in rows.values():
+            for k, row in enumerate(devices):
+                if told.device is not None and told.claim in row.claims and row.id == told.device.name:
+                    devices[k], found = with_health(row, told.health), True
+        if not found and told.health == UNHEALTHY:
+            problems.setdefault(pod.spec.node_name, []).append(untold(pod, told))
 
 
 def _home(book: ClaimBook, pool_id: PoolId, node_name: str) -> str:

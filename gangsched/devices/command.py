@@ -27,6 +27,7 @@ from gangsched.devices.report import (
     NodeMap,
     Published,
     Refused,
+    is_sick,
     make_map,
 )
 from gangsched.devices.reserved import ask_reserved, with_reserved
@@ -210,7 +211,7 @@ def print_map(maps: Sequence[NodeMap], console: Console, *, wide: bool, each: bo
         n_free = sum(device.state == FREE and device.health == "Healthy" for device in devices)
         n_reserved = sum(device.state == RESERVED for device in devices)
         n_held = sum(bool(device.holders or device.kubelet) for device in devices)
-        n_sick = sum(device.health != "Healthy" for device in devices)
+        n_sick = sum(map(is_sick, devices))
         n_wrong = sum(map(_is_wrong, devices))
         n_nodes = sum(bool(one.devices) for one in maps)
         console.print(
@@ -270,5 +271,5 @@ def _cells(node: str, device: DeviceRow, *, has_claims: bool, wide: bool) -> lis
 def _is_wrong(device: DeviceRow) -> bool:
     """Conflicting sources, or a device that is held and unhealthy."""
     return device.state not in (FREE, RESERVED, PLANNED, CONFIRMED, ALLOCATED, BLOCKED) or bool(
-        device.holders and device.health != "Healthy"
+        device.holders and is_sick(device)
     )

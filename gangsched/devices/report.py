@@ -11,11 +11,13 @@ from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from gangsched.errors import ParseError
 from gangsched.model.devices.annotations import Device, parse_allocation, parse_devices
 from gangsched.model.devices.labels import allocation_text, inventory_text, where_listed
 from gangsched.model.devices.report import DEVICE_REPORT_KEY, DeviceReport, parse_report
+from gangsched.model.devices.unwell import UNHEALTHY, Told, has_unwell, told_by_kubelet
 from gangsched.model.objects import Node, Pod
 from gangsched.model.pod_group import GANG_KEY
 from gangsched.model.resource_claims.objects import DeviceTaintRule, ResourceClaim, ResourceSlice
@@ -27,6 +29,11 @@ RESERVED = "reserved"
 """A scheduler has it for a gang that is not bound."""
 ALLOCATED, BLOCKED = "allocated", "blocked"
 """Of devices by claims: a claim of a bound pod has it; what it needs of its pool's counters is in use."""
+
+
+HEALTHY = "Healthy"
+NOT_KNOWN = "Unknown (kubelet)"
+"""Of devices that are well by all other words."""
 
 
 class Published(NamedTuple):
@@ -166,6 +173,7 @@ def _node_map(node: Node, pods: list[Pod], problems: list[str]) -> NodeMap:
     }
     hidden = {name for asked in silent.values() for name in asked}
     hidden |= {resource for resource, device_id in claims if resource in listed}
+    rows = _as_told(rows, pods, problems)
     first: dict[str, str] = {}
     for resource, devices in listed.items():
         for device in devices:
@@ -209,6 +217,43 @@ def _row(
         device.memory_mib,
         device.numa,
     )
+
+
+def _as_told(rows: list[DeviceRow], pods: list[Pod], problems: list[str]) -> list[DeviceRow]:
+    """The rows with the health that kubelets state of devices under pods; of those without a row too."""
+    at = {(one.resource, one.id): k for k, one in enumerate(rows)}
+    for pod in pods:
+        ids: dict[str, list[str]] = {}
+        if has_unwell(pod):
+            for one in rows:
+                if one.kubelet == pod.key or any(each.uid == pod.metadata.uid for each in one.holders):
+                    ids.setdefault(one.resource, []).append(one.id)
+        for told in told_by_kubelet(pod, ids, {}):
+            k = at.get((told.resource, told.id))
+            if k is not None:
+                rows[k] = with_health(rows[k], told.health)
+            elif told.health == UNHEALTHY:
+                problems.append(untold(pod, told))
+    return rows
+
+
+def with_health(row: DeviceRow, health: str) -> DeviceRow:
+    """The device with what a kubelet says of it."""
+    said = f"{health} (kubelet)"
+    if row.health in (HEALTHY, NOT_KNOWN):
+        return replace(row, health=said)
+    is_new = health == UNHEALTHY and said not in row.health  # others may share the device
+    return replace(row, health=f"{row.health}; {said}") if is_new else row
+
+
+def untold(pod: Pod, told: Told) -> str:
+    """What a kubelet says of a device that is not in the map, for people."""
+    return f"pod {pod.key}: {told.id} of {told.of} is {told.health}, says its kubelet"
+
+
+def is_sick(row: DeviceRow) -> bool:
+    """Whether anything says that the device is not healthy."""
+    return row.health not in (HEALTHY, NOT_KNOWN)
 
 
 def _claims(pod: Pod) -> Iterator[_Claim]:

@@ -10,11 +10,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from gangsched.command import printing
-from gangsched.devices.report import FREE, RESERVED, DeviceRow, NodeMap
+from gangsched.devices.report import FREE, RESERVED, DeviceRow, NodeMap, is_sick
 from gangsched.model.text.printable import clean
 
 _MAX_NAMED = 4
-_HEALTHY = "Healthy"
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -41,10 +40,10 @@ def _by_node(maps: Sequence[NodeMap]) -> Iterator[tuple[str, ...]]:
     for one in maps:
         for resource in dict.fromkeys(device.resource for device in one.devices):
             devices = [device for device in one.devices if device.resource == resource]
-            n_free = sum(d.state == FREE and d.health == _HEALTHY for d in devices)
+            n_free = sum(d.state == FREE and not is_sick(d) for d in devices)
             n_reserved = sum(d.state == RESERVED for d in devices)
             n_held = sum(bool(d.holders or d.kubelet) for d in devices)
-            n_sick = sum(d.health != _HEALTHY for d in devices)
+            n_sick = sum(map(is_sick, devices))
             by = "; ".join(_holders(one, resource, devices)) or "-"
             counts = (f"{n_free} of {len(devices)}", *(str(n or "-") for n in (n_reserved, n_held, n_sick)))
             yield one.name, resource, *counts, by

@@ -120,7 +120,7 @@ PODS = Fields(
                 "",
                 f"status.{of}[]",
                 "state.** lastState.** ready restartCount image imageID started volumeMounts.** "
-                "user.** allocatedResourcesStatus.** stopSignal resources.claims.**",
+                "user.** allocatedResourcesStatus[].resources[].message stopSignal resources.claims.**",
             )
         },
     },

@@ -315,6 +315,20 @@ class ContainerState(_Wire):
     terminated: ContainerEnd | None = None
 
 
+class ResourceHealth(_Wire):
+    """A device of a container. health: Healthy, Unhealthy or Unknown."""
+
+    resource_id: str = msgspec.field(default="", name="resourceID")
+    health: str = ""
+
+
+class ResourceStatus(_Wire):
+    """A container's devices of one resource, or of one claim: see model.devices.unwell."""
+
+    name: str = ""
+    resources: list[ResourceHealth] | None = None
+
+
 class ContainerStatus(_Wire):
     """Kubelet writes an end with the reason ContainerStatusUnknown for every container that it cannot find
     when the pod ends, also for one that it never made; only one that was made has an ID.
@@ -325,6 +339,7 @@ class ContainerStatus(_Wire):
     state: ContainerState = msgspec.field(default_factory=ContainerState)
     last_state: ContainerState = msgspec.field(default_factory=ContainerState)
     container_id: str = msgspec.field(default="", name="containerID")
+    allocated_resources_status: list[ResourceStatus] | None = None
 
     @property
     def has_run(self) -> bool:
@@ -353,7 +368,7 @@ class PodStatus(_Wire):
     reason: str = ""
     """Why it is in this phase, in one word; kubelet gives one to pods that it refuses or ends itself."""
     container_statuses: list[ContainerStatus] | None = None
-    """Kept only of pods that have failed (kube.watch.pod_reader)."""
+    """Kept of pods that have failed; of others only devices that are not well (kube.watch.pod_reader)."""
     init_container_statuses: list[ContainerStatus] | None = None
     resource_claim_statuses: list[PodResourceClaimStatus] | None = None
 

@@ -12,22 +12,27 @@ import pytest
 
 from gangsched.command.cli import main
 from gangsched.devices.claims import with_claims
-from gangsched.devices.report import DeviceRow, Published, make_map
+from gangsched.devices.report import DeviceRow, Published, is_sick, make_map
 from gangsched.kube.access.credentials import load_credentials
 from gangsched.kube.client import ApiClient
-from gangsched.lab.sim.objects import make_node
+from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model.resource_claims.objects import DeviceTaintRule, ResourceClaim, ResourceSlice
+from tests.core import claims as made
 from tests.core.claims import DRIVER, ClaimCluster, Json, gpus, wish
+from tests.core.test_kubelets_word import says
 from tests.devices.test_devices_command import NOBODY, served
+
+
+def published(c: ClaimCluster, rules: list[Json] | None = None) -> Published:
+    slices = [one for one in c.others.values() if isinstance(one, ResourceSlice)]
+    claims = msgspec.convert(list(c.resource_claims.values()), list[ResourceClaim], strict=False)
+    return Published(slices, claims, msgspec.convert(rules or [], list[DeviceTaintRule], strict=False))
 
 
 def rows(c: ClaimCluster, *names: str, rules: list[Json] | None = None) -> dict[str, DeviceRow]:
     """By pool and device: the rows of these nodes."""
     pods, nodes = list(c.pods.values()), [make_node(name, gpus=0, listed=False) for name in names]
-    slices = [one for one in c.others.values() if isinstance(one, ResourceSlice)]
-    claims = msgspec.convert(list(c.resource_claims.values()), list[ResourceClaim], strict=False)
-    found = Published(slices, claims, msgspec.convert(rules or [], list[DeviceTaintRule], strict=False))
-    maps = with_claims(make_map(nodes, pods), nodes, pods, found)
+    maps = with_claims(make_map(nodes, pods), nodes, pods, published(c, rules))
     return {f"{one.name}/{row.id}": row for one in maps for row in one.devices}
 
 
@@ -138,3 +143,33 @@ def test_the_command_reads_slices_and_claims(tmp_path: Path, capsys: pytest.Capt
     assert lines[1] == ["n0", DRIVER, "gpu-0", "Healthy", "free", "-", "-", "-", "-"]
     assert lines[2][:5] == ["n0", DRIVER, "gpu-1", "Healthy", "reserved"]
     assert lines[2][-1] == "default/mine"
+
+
+@pytest.mark.parametrize(
+    ("health", "shown", "is_wrong"),
+    [("Unhealthy", "Unhealthy (kubelet)", True), ("Unknown", "Unknown (kubelet)", False)],
+)
+def test_what_a_kubelet_says_of_a_device_is_shown_as_its_word(
+    health: str, shown: str, is_wrong: bool
+) -> None:
+    c = ClaimCluster().offer("n", gpus_each=2)
+    c.make_claim("shared", wish())
+    c.submit(
+        [made.with_claims(make_pod(name, gpus=0), shared={"gpu": "shared"}) for name in ("a", "b")]
+    ).run()
+    for name in ("a", "b"):
+        says(c, name, "claim:gpu", {f"{DRIVER}/n/gpu-0": health})
+    found = rows(c, "n")
+    assert (found["n/gpu-0"].health, found["n/gpu-1"].health) == (shown, "Healthy")
+    assert is_sick(found["n/gpu-0"]) is is_wrong
+
+
+def test_a_device_that_only_kubelet_can_name_is_told_of_with_the_pod() -> None:
+    c = ClaimCluster().offer("n")
+    c.submit(c.want("a", wish(2))).run()
+    says(c, "a", "claim:gpu", {"k8s.example.com/claim=x": "Unhealthy"})
+    pods, nodes = list(c.pods.values()), [make_node("n", gpus=0, listed=False)]
+    [one] = with_claims(make_map(nodes, pods), nodes, pods, published(c))
+    assert one.problems == (
+        "pod d/a: k8s.example.com/claim=x of resource claim d/a-gpu is Unhealthy, says its kubelet",
+    )

@@ -30,7 +30,15 @@ from gangsched.model.devices.annotations import ALLOCATED_KEY, INVENTORY_KEY, De
 from gangsched.model.devices.labels import allocation_labels, inventory_labels
 from gangsched.model.devices.report import DEVICE_REPORT_KEY, PodDevices, report_annotation
 from gangsched.model.effects import POD_REFUSED, RecordEvent
-from gangsched.model.objects import Condition, Node, Pod, PodStatus
+from gangsched.model.objects import (
+    Condition,
+    ContainerStatus,
+    Node,
+    Pod,
+    PodStatus,
+    ResourceHealth,
+    ResourceStatus,
+)
 from gangsched.model.pod_group import GANG_KEY
 from gangsched.web.pages.answers import Reservation
 from gangsched.web.pages.reservations import Reservations
@@ -153,6 +161,25 @@ def test_what_cannot_be_read_is_reported() -> None:
     node = make_node("n0", annotations={INVENTORY_KEY: "{"})
     [one] = make_map([node], [])
     assert "gangsched.io/devices" in one.problems[0]
+
+
+def test_what_kubelets_say_of_devices_is_shown_as_their_word() -> None:
+    def saying(pod: Pod, **health: str) -> Pod:
+        devices = [ResourceHealth(f"GPU-n0-{k.removeprefix('_')}", one) for k, one in health.items()]
+        said = [ContainerStatus(allocated_resources_status=[ResourceStatus(GPU, devices)])]
+        return replace(pod, status=replace(pod.status, container_statuses=said))
+
+    pods = [
+        saying(holding("x", 0, 1), _0="Unhealthy", _1="Unknown", _3="Unhealthy"),
+        saying(replace(holding("y"), spec=holding("y", 2).spec), _9="Unhealthy"),
+    ]
+    [one] = make_map([make_node("n0", gpus=4)], pods)
+    assert [row.health for row in one.devices] == [
+        "Unhealthy (kubelet)",
+        "Unknown (kubelet)",
+        *["Healthy"] * 2,
+    ]
+    assert one.problems == (f"pod d/y: GPU-n0-9 of {GPU} is Unhealthy, says its kubelet",)
 
 
 def test_what_the_scheduler_has_refused_is_reported_at_its_node() -> None:

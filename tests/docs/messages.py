@@ -86,6 +86,7 @@ _OURS = (
     "core/explaining/explain.py",
     "core/explaining/claim_waits.py",
     "core/explaining/cures.py",
+    "core/explaining/failed_devices.py",
     "core/explaining/owed.py",
     "core/types/ended.py",
     "model/owners/__init__.py",

@@ -10,6 +10,7 @@ import pytest
 
 from gangsched.core.binding.start_records import is_refused
 from gangsched.kube.watch.pod_reader import PodReader
+from gangsched.model.devices.unwell import unwell
 from gangsched.model.objects import Pod
 from gangsched.model.resources import pod_requests
 
@@ -273,3 +274,29 @@ def test_whether_a_kubelet_refused_a_pod_is_read_from_its_status(
     [read] = PodReader().page(json.dumps({"metadata": {}, "items": [told]}).encode()).items
     assert is_refused(read) is refused
     assert phase == "Failed" or read.status.container_statuses is None, "costs memory, and nobody asks"
+
+
+def with_health(phase: str, *health: str) -> dict[str, Any]:
+    """Of its two containers one has devices of this health, its sidecar one more that is well."""
+    state = {"state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}, "containerID": "containerd://1"}
+    devices = [{"resourceID": f"GPU-{k}", "health": one, "message": "?"} for k, one in enumerate(health)]
+    main = {"name": "main", "allocatedResourcesStatus": [{"name": "nvidia.com/gpu", "resources": devices}]}
+    well = [{"name": "claim:nic", "resources": [{"resourceID": "a/b/c", "health": "Healthy"}]}]
+    side = {"name": "side", "allocatedResourcesStatus": well}
+    statuses = [{"name": "first", **state}, main | state]
+    status = {"phase": phase, "containerStatuses": statuses, "initContainerStatuses": [side | state]}
+    return pod("h-0", spec={"nodeName": "n1"}, status=status)
+
+
+@pytest.mark.parametrize("read", [listed, watched, one_line, one_object])
+def test_of_a_running_pods_devices_those_that_are_not_well_are_kept(read: Any) -> None:
+    [found] = read(PodReader(), with_health("Running", "Healthy", "Unhealthy", "Unknown"))
+    resource = "nvidia.com/gpu"
+    assert [*unwell(found.status)] == [(resource, "GPU-1", "Unhealthy"), (resource, "GPU-2", "Unknown")]
+
+
+@pytest.mark.parametrize("read", [listed, watched])
+def test_of_devices_that_are_well_nothing_is_kept(read: Any) -> None:
+    [found] = read(PodReader(), with_health("Running", "Healthy", "Healthy"))
+    assert found.status.container_statuses is None, "costs memory, and nobody asks"
+    assert found.status.init_container_statuses is None

@@ -1,7 +1,8 @@
 """DeviceHealth: devices that fail under running pods. Reported at once, handled by policy, rate-limited.
 
-    a device of a bound pod is unhealthy, no longer listed, or,     event, condition on the group's object
-    of a resource claim, has a taint NoExecute
+    a device of a bound pod is unhealthy, by its node's list or     event, condition on the group's object
+    by kubelet's word in the pod's status, is no longer listed,
+    or, of a resource claim, has a taint NoExecute
     it is healthy again before the grace period is over             event; nothing else has happened
     the grace period is over: none | evictMember | evictGang        nothing | that pod | the gang is evicted
     another failure of the group, sooner than failure_again_s       waits until then
@@ -10,13 +11,15 @@
 Each device has its own grace period, which restarts whenever the device has been healthy, so a flapping
 one keeps its pod. A group's own setting (annotation gangsched.io/on-device-failure on its object, or on
 the pod) overrides the configuration's. The value at the end of the grace period counts, and later edits
-do too. Evictions are repeated while the pod is there, ever more rarely (core.state.evictions).
+do too. What says nothing, as a list that is gone or a health that kubelet does not know, changes nothing.
+Evictions are repeated while the pod is there, ever more rarely (core.state.evictions).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol, get_args
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import NamedTuple, Protocol, get_args
 
 import msgspec
 
@@ -32,12 +35,17 @@ from gangsched.core.why import Why
 from gangsched.core.why.devices import DeviceFailed, EvictionsOff
 from gangsched.core.why.evictions import EvictionRefused
 from gangsched.model.devices.labels import inventory_text
+from gangsched.model.devices.unwell import UNHEALTHY, has_unwell, told_by_kubelet
 from gangsched.model.events import EvictionFailed
 from gangsched.model.objects import Node
 from gangsched.model.pod_group import ON_DEVICE_FAILURE_KEY
 
 POLICIES: tuple[str, ...] = get_args(OnFailure)
 ACTION = "DeviceHealth"
+LIST, KUBELET, TAINT = "", "Unhealthy, says its kubelet", "taint "
+"""Whose word it is that a device has failed, for people; a node's list is not named."""
+_COUNTED = {LIST: "list", KUBELET: "kubelet"}
+_MAX_NAMED = 8
 _EVICT_AGAIN_S = 10.0
 _LOOK_AGAIN_OFF_S = 60.0
 _LOOK_AGAIN_S = 1.0
@@ -48,15 +56,22 @@ _A_DAY_S = 86_400.0
 _MOVING = (GroupState.BINDING, GroupState.UNWINDING)
 
 
+_Device = tuple[str, str]
+"""(its ID, its resource or claim), for people too."""
+_Words = tuple[str, ...]
+
+
 class _Failure(msgspec.Struct):
-    """A pod with failed devices: since when each has been unhealthy, and the policy when last looked at.
+    """A pod with failed devices: since when each has been unhealthy, by whose words, and the policy when last
+    looked at.
 
     is_acted_on: its eviction was requested; is_refused: the last request was. refused: the last reported
     reason for a refusal.
     """
 
     info: PodInfo
-    since_s: dict[str, float]
+    since_s: dict[_Device, float]
+    by: dict[_Device, _Words]
     policy: str
     is_acted_on: bool = False
     is_refused: bool = False
@@ -64,7 +79,22 @@ class _Failure(msgspec.Struct):
 
     @property
     def devices(self) -> str:
-        return ", ".join(self.since_s)
+        texts = [
+            f"{device_id} ({words}) of {of}"
+            if (words := "; ".join(filter(None, self.by[device_id, of])))
+            else f"{device_id} of {of}"
+            for device_id, of in islice(self.since_s, _MAX_NAMED)
+        ]
+        n_more = len(self.since_s) - _MAX_NAMED
+        return ", ".join(texts) + (f" and {n_more} more" if n_more > 0 else "")
+
+
+class Failed(NamedTuple):
+    """acts_s: when its policy has it evicted; NEVER_S: never, or it has been already."""
+
+    failed: DeviceFailed
+    policy: str
+    acts_s: float
 
 
 class Releases(Protocol):
@@ -115,14 +145,29 @@ class DeviceHealth:
         self._changed.pop(name, None)
 
     def pod_edited(self, info: PodInfo) -> None:
-        """Takes in a new version of a running pod, which may change the policy for it."""
+        """Takes in a new version of a running pod, which may change the policy, or what its kubelet says."""
         if (failure := self.failing.get(info.uid)) is not None:
             self._read_policy(failure)
+            self._changed[info.node_name] = None
+        self.pod_bound(info)
+
+    def pod_bound(self, info: PodInfo) -> None:
+        """Takes in a pod on its node, as first seen there too."""
+        if has_unwell(info.pod):
+            self._changed[info.node_name] = None
 
     def evict_soon(self, uid: str) -> None:
         """Repeats the pod's eviction now: what refused it has changed."""
         if (failure := self.failing.get(uid)) is not None and failure.is_acted_on:
             self._due.set(uid, self._shared.now_s)
+
+    def of_group(self, group: Group) -> Iterator[Failed]:
+        """Yields what has failed under the group's pods."""
+        for uid, failure in self.failing.items():
+            info = failure.info
+            if info.group is group:
+                failed = DeviceFailed(failure.devices, info.node_name, info.pod.key)
+                yield Failed(failed, failure.policy, self._due.due_s(uid))
 
     # -- at the end of a turn --------------------------------------------------------------------------
 
@@ -142,10 +187,11 @@ class DeviceHealth:
             is_listed = self._listed.get(name) is not None and row not in cache.ledger.unread
             for info in list(cache.by_node.get(name, {}).values()):
                 has_devices = is_listed if info.ids else bool(info.pod.spec.resource_claims)
+                has_devices = has_devices or has_unwell(info.pod) or info.uid in self.failing
                 if not has_devices or info.group is None:
                     continue
                 if info.state is MemberState.BOUND:
-                    self._examine(info)
+                    self._examine(info, is_listed=is_listed)
                 elif reservation_broken(cache, info):
                     again[name] = None  # its bind may be in flight
         self._changed = again
@@ -166,15 +212,9 @@ class DeviceHealth:
 
     # -- one pod ---------------------------------------------------------------------------------------
 
-    def _examine(self, info: PodInfo) -> None:
-        failed = [
-            f"{device_id} of {resource}"
-            for resource, ids in info.ids.items()
-            for device_id in ids
-            if self._shared.cache.ledger.promised_unusable(info.row, resource, (device_id,))
-        ]
-        failed += self._tainted(info)
+    def _examine(self, info: PodInfo, *, is_listed: bool) -> None:
         known = self.failing.get(info.uid)
+        failed = self._failed(info, known.by if known is not None else {}, is_listed=is_listed)
         if not failed:
             if known is not None and not _goes(known):
                 self._recovered(known)
@@ -182,6 +222,7 @@ class DeviceHealth:
         if known is not None:
             first_s = min(known.since_s.values())
             known.since_s = {device: known.since_s.get(device, self._shared.now_s) for device in failed}
+            known.by = failed
             if min(known.since_s.values()) > first_s and not _goes(known):
                 self._forget_refused(known)
                 known.is_acted_on = known.is_refused = False
@@ -190,17 +231,44 @@ class DeviceHealth:
         group = info.group
         assert group is not None
         policy, problem = self._policy(info)
-        failure = _Failure(info, dict.fromkeys(failed, self._shared.now_s), policy)
+        failure = _Failure(info, dict.fromkeys(failed, self._shared.now_s), failed, policy)
         self.failing[info.uid] = failure
         self._set_due(failure)
         self._shared.count("device_failures")
+        for by in dict.fromkeys(_COUNTED.get(word, "taint") for words in failed.values() for word in words):
+            self._shared.count(f"device_failures_{by}")
         failed_under = f"has failed under pod {info.pod.key}{problem}"
         message = f"device {failure.devices} on node {info.node_name} {failed_under}"
         self._tell(info, "Warning", "DeviceFailed", message)
         self._reporter.devices(group, healthy=False, reason="DeviceFailed", message=message)
 
-    def _tainted(self, info: PodInfo) -> Iterator[str]:
-        """Yields the devices of the pod's claims with a taint NoExecute that the claim does not tolerate."""
+    def _failed(
+        self, info: PodInfo, before: Mapping[_Device, _Words], *, is_listed: bool
+    ) -> dict[_Device, _Words]:
+        """Returns the pod's devices that have failed, and by whose words. before: when last looked at."""
+        cache = self._shared.cache
+        failed: dict[_Device, _Words] = {}
+        for resource, ids in info.ids.items():
+            for one in ids:
+                device = (one, resource)
+                is_sick = LIST in before.get(device, ())
+                if is_listed:
+                    is_sick = bool(cache.ledger.promised_unusable(info.row, resource, (one,)))
+                if is_sick:
+                    failed[device] = (LIST,)
+        failed |= self._tainted(info)
+        claims = cache.claims.claims_of(info.pod) if info.pod.spec.resource_claims else {}
+        for told in told_by_kubelet(info.pod, info.ids, claims):
+            device = (told.id, told.of)
+            words = failed.get(device, ())
+            is_sick = told.health == UNHEALTHY or KUBELET in before.get(device, ())
+            if is_sick and KUBELET not in words:  # by another container's status too
+                failed[device] = (*words, KUBELET)
+        return failed
+
+    def _tainted(self, info: PodInfo) -> Iterator[tuple[_Device, _Words]]:
+        """Yields the devices of the pod's claims with a taint NoExecute that the claim does not tolerate, and
+        that."""
         cache, book = self._shared.cache, self._shared.cache.claims
         node = cache.nodes.nodes[info.row] if info.pod.spec.resource_claims else None
         if node is None:
@@ -213,7 +281,7 @@ class DeviceHealth:
                 for taint in book.cluster.taints(device) if device is not None else ():
                     tolerations = one.tolerations or ()
                     if taint.effect == "NoExecute" and not any(each.tolerates(taint) for each in tolerations):
-                        yield f"{one.id} (taint {taint.key}) of resource claim {claim.key}"
+                        yield (str(one.id), f"resource claim {claim.key}"), (f"{TAINT}{taint.key}",)
                         break
 
     def _forget_refused(self, failure: _Failure) -> None:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.explaining.claim_waits import claims_written, not_prepared, without_claims
+from gangsched.core.explaining.failed_devices import with_devices
 from gangsched.core.explaining.owed import NO_MORE, Owed, owed
 from gangsched.core.explaining.reports import lacks_object, view_group
 from gangsched.core.explaining.room import Found, NearMiss, Reason, placeable
@@ -197,7 +198,7 @@ def _found(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | None
             text = f"It is being taken back: {several(n, 'pod')} of it still to go. {group.message}"
             return Found(text.strip(), then=_asked_again(scheduler, group, now_s))
         case GroupState.BOUND | GroupState.DELETED:
-            found = _started(scheduler, group, now_s)
+            found = with_devices(scheduler, group, _started(scheduler, group, now_s), now_s)
             found.then = found.then or _asked_again(scheduler, group, now_s)
             return found
     return placeable(scheduler, group, now_s, ago_s)

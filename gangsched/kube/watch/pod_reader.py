@@ -15,6 +15,7 @@ import msgspec
 from gangsched.kube.watch.envelopes import Page, PageOf, WatchEvent, WatchEventOf
 from gangsched.kube.watch.newer import NewerFields
 from gangsched.kube.watch.resized import MARK, Running, as_it_runs, is_behind
+from gangsched.model.devices.unwell import only_unwell
 from gangsched.model.objects import ObjectMeta, Pod, PodSpec, PodStatus
 
 
@@ -105,7 +106,10 @@ class PodReader:
         if meta.labels == before.labels:
             meta.labels = before.labels
         if status.phase and status.phase != "Failed":  # only of failed pods is asked whether one has run
-            status.container_statuses = status.init_container_statuses = None
+            if status.container_statuses is not None:
+                status.container_statuses = only_unwell(status.container_statuses)
+            if status.init_container_statuses is not None:
+                status.init_container_statuses = only_unwell(status.init_container_statuses)
         if status == self._status:
             status = self._status
         else:

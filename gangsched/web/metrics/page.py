@@ -305,6 +305,13 @@ def _devices(reading: Reading) -> Iterator[Metric]:
         {(kind,): reading.counters.get(f"device_drift_{kind}", 0) for kind in reading.device_drift},
     )
     yield counter_family(
+        "gangsched_device_failures",
+        "Running pods with a device found to have failed, by the word of their node's list, of a taint on a"
+        " claim's device, or of their kubelet.",
+        ("by",),
+        {(by,): reading.counters.get(f"device_failures_{by}", 0) for by in ("list", "taint", "kubelet")},
+    )
+    yield counter_family(
         "gangsched_device_repairs",
         "Pods whose annotations were corrected, and attempts for which the right is missing.",
         ("result",),

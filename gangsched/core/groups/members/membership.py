@@ -144,7 +144,10 @@ class Membership:
         stale, claims.stale = claims.stale, {}
         for uid in stale:
             info = shared.cache.pods.get(uid)
-            if info is None or info.node_name:
+            if info is None:
+                continue
+            if info.node_name:
+                self._health.pod_bound(info)  # which device its kubelet means may be known only now
                 continue
             before, info.template = info.template, shared.cache.template_of(info.pod)
             shared.enqueue_waits.again[uid] = None
@@ -494,6 +497,7 @@ class Membership:
     def _note_bound(self, info: PodInfo) -> None:
         self._audit.pod_bound(info)
         self._claimed.pod_bound(info)
+        self._health.pod_bound(info)
 
     def _state_of(self, info: PodInfo, pod: Pod) -> MemberState:
         if pod.is_terminal:
