@@ -71,14 +71,13 @@ class BumpPod(_Effect, frozen=True):
 
 
 class PatchClaim(_Effect, frozen=True):
-    """Merge patch of a ResourceClaim, or strategic merge patch of its status; `uid` and `resource_version`
-    are preconditions.
+    """Merge patch of a ResourceClaim, or fields of its status; `uid` and `resource_version` are
+    preconditions.
 
     patch: a JSON object without uid and resourceVersion, with something that the claim of that version does
     not have: {"metadata": {"finalizers": all of them, "annotations": …}} or, for its status, {"status":
-    {"allocation": …, "reservedFor": …}}. Entries of reservedFor are merged by uid: those of others stay, and
-    {"$patch": "delete", "uid": …} removes one. An allocation without allocationTimestamp gets the time of
-    sending (the core has no wall clock).
+    {"allocation": …, "reservedFor": all of them}}, in which null stands for none. An allocation without
+    allocationTimestamp gets the time of sending (the core has no wall clock).
 
     Fenced like a bind: sent once the fence, written after that version was read, lists the claim; or at once,
     if the version is that of the latest ClaimPatched and the claim has been listed since. Answered by exactly

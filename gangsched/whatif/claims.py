@@ -6,7 +6,7 @@ Templates are read from the files alone. Called by manifests, and by trial.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -92,7 +92,7 @@ def patched(claim: ResourceClaim, patch: PatchClaim) -> ResourceClaim:
             status, allocation=None if stated is None else msgspec.convert(stated, Allocation, strict=False)
         )
     if "reservedFor" in more:
-        status = replace(status, reserved_for=_merged(status, more["reservedFor"]))
+        status = replace(status, reserved_for=msgspec.convert(more["reservedFor"] or [], list[Consumer]))
     return replace(claim, metadata=meta, status=status)
 
 
@@ -106,21 +106,6 @@ def given_back(claim: ResourceClaim, gone: Sequence[str]) -> ResourceClaim | Non
     meta = replace(claim.metadata, resource_version=_next(claim.metadata.resource_version))
     status = replace(claim.status, reserved_for=left) if left else ResourceClaimStatus()
     return replace(claim, metadata=meta, status=status)
-
-
-def _merged(status: ResourceClaimStatus, more: Sequence[Json] | None) -> list[Consumer] | None:
-    if more is None:
-        return None
-    return list(_entries(status, more))
-
-
-def _entries(status: ResourceClaimStatus, more: Sequence[Json]) -> Iterator[Consumer]:
-    """The entries after a strategic merge by UID."""
-    gone = {one["uid"] for one in more if one.get("$patch") == "delete"}
-    added = [msgspec.convert(one, Consumer) for one in more if one["uid"] not in gone]
-    gone |= {one.uid for one in added}
-    yield from (one for one in status.reserved_for or () if one.uid not in gone)
-    yield from added
 
 
 def _next(version: str) -> str:

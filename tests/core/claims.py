@@ -228,16 +228,8 @@ def _merge_status(status: Json, more: Json) -> None:
     for key, value in more.items():
         if value is None:
             status.pop(key, None)
-        elif key == "reservedFor":
-            entries = {one["uid"]: one for one in status.get("reservedFor") or ()}
-            for one in value:
-                if one.get("$patch") == "delete":
-                    entries.pop(one["uid"], None)
-                else:
-                    entries[one["uid"]] = one
-            status["reservedFor"] = list(entries.values())
         else:
-            assert "allocation" not in status, "a set allocation cannot be changed"
+            assert key == "reservedFor" or key not in status, "a set allocation cannot be changed"
             status[key] = value
 
 

@@ -87,8 +87,8 @@ def test_parameters_reach_the_allocation_as_they_were_written(claim_cluster: Cla
     """Those of the class and then the claim's, for the requests they are for; applied as users do."""
     c = claim_cluster
     c.offer(1)
-    # A number that a reader into doubles would change, keys out of order, and what JSON may escape.
-    of_class = {"z": 1.5, "a": [2**53 + 1, {"metadata": {}, "é": "\u2028<&>"}], "kind": "Of"}
+    # A number that a reader into doubles would change, keys out of order, nulls, and what JSON may escape.
+    of_class = {"z": 1.5, "a": [2**53 + 1, {"metadata": None, "é": "\u2028<&>"}], "kind": "Of", "none": None}
     of_claim = {"sharing": {"strategy": "TimeSlicing", "interval": "<long>"}, "kind": "GpuConfig"}
 
     def opaque(parameters: object, **more: object) -> dict[str, object]:

@@ -309,16 +309,14 @@ class ClaimWrites:
             patch = {"metadata": {"finalizers": [*finalizers], "annotations": mark}}
             self._send(record, claim, ClaimWrite.KEEP, patch)
         else:
-            written: dict[str, Any] = {"reservedFor": lacking}
+            written: dict[str, Any] = {"reservedFor": [*(status.reserved_for or ()), *lacking]}
             if status.allocation is None:
                 written["allocation"] = promised
             self._send(record, claim, ClaimWrite.ADD, {"status": written})
 
     def _remove(self, record: ClaimRecord, claim: ResourceClaim, gone: Sequence[str]) -> None:
         left = [one for one in claim.status.reserved_for or () if one.uid not in gone]
-        written: dict[str, Any] = {"reservedFor": [{"$patch": "delete", "uid": uid} for uid in gone]}
-        if not left:
-            written = {"reservedFor": None, "allocation": None}
+        written: dict[str, Any] = {"reservedFor": left} if left else {"reservedFor": None, "allocation": None}
         self._send(record, claim, ClaimWrite.REMOVE, {"status": written})
 
     def _send(

@@ -18,12 +18,12 @@ from gangsched.errors import ApiError
 from gangsched.kube.effects.binding_lane import OnceLane
 from gangsched.kube.effects.claim_writes import claim_body, claim_path, claim_target, read_claim
 from gangsched.kube.evidence import Target, outline_of
-from gangsched.kube.transport.http1 import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Verb
+from gangsched.kube.transport.http1 import JSON_PATCH, MERGE_PATCH, Verb
 from gangsched.kube.transport.lane_connection import Call
 from gangsched.model.effects import PatchClaim
 from gangsched.model.events import ClaimCancelled, ClaimPatched, ClaimRefused, ClaimUnclear
 
-_OF_STATUS, _OF_CLAIM = Verb("PATCH", STRATEGIC_MERGE_PATCH), Verb("PATCH", MERGE_PATCH)
+_OF_STATUS, _OF_CLAIM = Verb("PATCH", JSON_PATCH), Verb("PATCH", MERGE_PATCH)
 
 
 class ClaimLane(OnceLane[PatchClaim]):
@@ -38,10 +38,11 @@ class ClaimLane(OnceLane[PatchClaim]):
 
     def _request(self, call: Call[PatchClaim]) -> tuple[Verb, str, bytes]:
         item = call.item
-        # A strategic merge patch of the claim itself writes drivers' parameters anew, their keys in order:
-        # the API server takes that for a change of the spec, and refuses. It refuses every patch where they
-        # are stored with blanks, or with <, > or & unescaped, and so it does with entries for an allocation
-        # that another program has written. ClaimRefused then says that a field is immutable.
+        # A strategic merge patch writes drivers' parameters anew, their keys in order and without nulls: the
+        # API server takes that for a change, and refuses. It refuses every patch of the claim, and an update
+        # with its JSON too, where they are stored with blanks, or with <, > or & unescaped, as it compares
+        # bytes and writes others; and so it does with entries for such an allocation, which only another
+        # program can have written. ClaimRefused then says that a field is immutable.
         verb, path = (_OF_STATUS, "status") if item.is_status else (_OF_CLAIM, "")
         return verb, claim_path(item, path), claim_body(item, time.time())
 

@@ -41,17 +41,18 @@ def claim_target(effect: PatchClaim | GetClaim | BumpClaim) -> Target:
 
 def claim_body(effect: PatchClaim, wall_s: float) -> bytes:
     """The patch, for this version of this claim only; a new allocation gets its time."""
-    patch: dict[str, Any] = dict(_fields(effect.patch))
-    metadata: dict[str, Any] = dict(_fields(patch.get("metadata", b"{}")))
-    patch["metadata"] = {**metadata, "uid": effect.uid, "resourceVersion": effect.resource_version}
-    if effect.is_status:
-        status: dict[str, Any] = dict(_fields(patch["status"]))
-        allocation = status.get("allocation", _NULL)
-        if allocation != _NULL:
-            now = datetime.fromtimestamp(int(wall_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            status["allocation"] = {"allocationTimestamp": now, **_fields(allocation)}
-        patch["status"] = status
-    return _encode(patch)
+    patch, only = _fields(effect.patch), {"uid": effect.uid, "resourceVersion": effect.resource_version}
+    if not effect.is_status:
+        return _encode({**patch, "metadata": {**_fields(patch.get("metadata", b"{}")), **only}})
+    # A JSON patch (RFC 6902), since merge patches have no nulls: of parameters they would be lost.
+    status: dict[str, Any] = dict(_fields(patch["status"]))
+    allocation = status.get("allocation", _NULL)
+    if allocation != _NULL:
+        now = datetime.fromtimestamp(int(wall_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        status["allocation"] = {"allocationTimestamp": now, **_fields(allocation)}
+    steps = [("replace", f"/metadata/{name}", value) for name, value in only.items()]
+    steps += [("add", f"/status/{name}", value) for name, value in status.items()]
+    return _encode([{"op": op, "path": path, "value": value} for op, path, value in steps])
 
 
 def claim_application(effect: BumpClaim) -> bytes:

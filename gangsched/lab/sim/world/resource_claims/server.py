@@ -148,15 +148,11 @@ class ClaimServer:
             raw["metadata"] |= {**meta, "annotations": annotations}
             return read(raw, ResourceClaim)
         status: Json = raw.setdefault("status", {})
-        had, entries = set(_entries(status)), _entries(status)
+        entries = _entries(status)
+        had = set(entries)
         written: Json = body["status"]
         if "reservedFor" in written:
-            entries = {} if written["reservedFor"] is None else entries
-            for one in written["reservedFor"] or ():
-                if one.pop("$patch", "") == "delete":
-                    entries.pop(one["uid"], None)
-                else:
-                    entries[one["uid"]] = one
+            entries = {one["uid"]: one for one in written["reservedFor"] or ()}
         if "allocation" in written:
             allocation = written["allocation"]
             if allocation is None:
