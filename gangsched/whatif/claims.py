@@ -1,7 +1,7 @@
 """Resource claims of a job's pods, as the resourceclaim controller would make them; and what writes of the
 core make of a claim. Pure.
 
-Templates are read from the files alone. Called by manifests, and by trial.
+Called by manifests, and by trial.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What manifests name and the cluster has: PriorityClasses, runtimes of TrainJobs, limits of namespaces.
+"""What manifests name and the cluster has: classes, runtimes of TrainJobs, templates of claims, limits.
 
 Lives here: reading them from the API server. What the files themselves hold of these is added by manifests.
 """
@@ -11,17 +11,20 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gangsched.errors import ApiError
+from gangsched.errors import ApiError, ConfigError
 from gangsched.kube.client import ApiClient
 from gangsched.kube.transport.http1 import segment
 from gangsched.model import workloads
+from gangsched.model.resource_claims.objects import ResourceClaimSpec
 from gangsched.model.text import bounded
 from gangsched.whatif.admission import NO_LIMITS, QUOTA, RANGE, Limits
+from gangsched.whatif.claims import Templates, template_of
 from gangsched.whatif.makers import trainer
 from gangsched.whatif.makers.templates import Json
 
 _CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _RUNTIMES = f"/apis/{trainer.GROUP}/v1alpha1"
+_CLAIM_TEMPLATES = "/apis/resource.k8s.io/v1"
 _REQUEST_S = 5.0
 
 
@@ -41,6 +44,7 @@ class Cluster(NamedTuple):
     classes: Classes = MappingProxyType({})
     runtimes: trainer.Runtimes = MappingProxyType({})
     limits: Limits = NO_LIMITS
+    claim_templates: Templates = MappingProxyType({})
 
 
 class UnknownClasses(dict[str, PriorityClass]):
@@ -83,7 +87,21 @@ async def runtime(client: ApiClient, key: tuple[str, str, str]) -> Json | None:
     """Returns the runtime of this kind, namespace and name; None if there is none. Raises: ApiError."""
     kind, namespace, name = key
     where = f"/namespaces/{segment(namespace)}" if namespace else ""
-    path = f"{_RUNTIMES}{where}/{kind.lower()}s/{segment(name)}"
+    return await _object(client, f"{_RUNTIMES}{where}/{kind.lower()}s/{segment(name)}")
+
+
+async def claim_template(client: ApiClient, namespace: str, name: str) -> ResourceClaimSpec | None:
+    """Returns what claims of the template ask for; None if there is none. Raises: ApiError."""
+    path = f"{_CLAIM_TEMPLATES}/namespaces/{segment(namespace)}/resourceclaimtemplates/{segment(name)}"
+    found = await _object(client, path)
+    try:
+        return None if found is None else template_of(found)
+    except ConfigError as error:
+        raise ApiError(f"{path}: {error}") from None
+
+
+async def _object(client: ApiClient, path: str) -> Json | None:
+    """Returns the object; None if there is none. Raises: ApiError."""
     try:
         body = await client.get(path, timeout_s=_REQUEST_S)
         found = msgspec.json.decode(body)

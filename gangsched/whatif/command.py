@@ -32,9 +32,22 @@ from gangsched.web.commands.asking import DEFAULT_SERVER, add_server_flags, ask,
 from gangsched.web.commands.queue import duration
 from gangsched.whatif.admission import NO_LIMITS, Limits
 from gangsched.whatif.answer import Answer, Gang
-from gangsched.whatif.cluster import Cluster, UnknownClasses, limits_of, priority_classes, runtime
+from gangsched.whatif.cluster import (
+    Cluster,
+    UnknownClasses,
+    claim_template,
+    limits_of,
+    priority_classes,
+    runtime,
+)
 from gangsched.whatif.files import Document, read_documents, texts_of
-from gangsched.whatif.manifests import kinds_of, namespaces_of, read_manifests, runtimes_named
+from gangsched.whatif.manifests import (
+    claim_templates_named,
+    kinds_of,
+    namespaces_of,
+    read_manifests,
+    runtimes_named,
+)
 from gangsched.whatif.question import ASKED_AT, TOGETHER, Asked, Question, check, examine
 
 NOT_NOW = 3
@@ -154,6 +167,16 @@ async def _cluster(
             if error.code != 403:
                 raise
             unread.append(f"{key[0]} {key[2]}: {error}")
+    templates = {}
+    in_runtimes = [Document("", "", body) for body in runtimes.values()]
+    for where, name in claim_templates_named([*documents, *in_runtimes], namespace):
+        try:
+            if (spec := await claim_template(client, where, name)) is not None:
+                templates[where, name] = spec
+        except ApiError as error:
+            if error.code != 403:
+                raise
+            unread.append(f"resourceclaimtemplate {where}/{name}: {error}")
     ranges, quotas = dict(NO_LIMITS.ranges), dict(NO_LIMITS.quotas)
     for name in namespaces_of(documents, namespace):
         try:
@@ -165,7 +188,7 @@ async def _cluster(
                 raise
             if error.code == 403:
                 unread.append(f"limits and quotas of {name}: {error}")
-    return Cluster(classes, runtimes, Limits(ranges, quotas)), unread
+    return Cluster(classes, runtimes, Limits(ranges, quotas), templates), unread
 
 
 async def _ask_scheduler(args: argparse.Namespace, texts: Sequence[str]) -> Answer:

@@ -21,7 +21,7 @@ from gangsched.model.objects import Pod
 from gangsched.model.owners import OWNER_KINDS, replicas
 from gangsched.model.owners.owner import DEFAULT_SCHEDULER
 from gangsched.model.pod_group import POD, group_key
-from gangsched.model.resource_claims.objects import CLAIMS, ResourceClaimSpec
+from gangsched.model.resource_claims.objects import CLAIMS
 from gangsched.reading.strict import nearest
 from gangsched.whatif import accepted
 from gangsched.whatif.admission import Admission, Refused, limits_in
@@ -35,11 +35,12 @@ from gangsched.whatif.makers.templates import MAX_PODS, Json
 from gangsched.whatif.makers.unfolding import unfolders
 
 _MAX_NAMESPACES = 20
+_MAX_TEMPLATES = 100
 _CLASS = ("scheduling.k8s.io", "PriorityClass")
 _BY_POLICY = (
     "with the PodGroup that the operator makes by spec.runPolicy.schedulingPolicy, if it schedules gangs"
 )
-_NO_TEMPLATE = "named by pods and not in the files: without it their claims are not made; give it too"
+_NO_TEMPLATE = "named by pods, and not found: without it their claims are not made; give it too"
 _LONE = (
     "each of their pods starts by itself, as no group is named: the operator's gang scheduling with"
     " spec.runPolicy.schedulingPolicy, or annotations in the templates (docs/gangs.md), make them one gang"
@@ -110,6 +111,7 @@ class _Reading:
         self._unfolders = unfolders({**cluster.runtimes, **runtimes})
         groups = (key for key in self._followed if key[1] == "PodGroup")
         self.left_out = LeftOut((*MAKERS, *self._unfolders, *groups))
+        self._templates = cluster.claim_templates
         self._n_taken = 0
 
     def take(self, document: Json, namespace: str) -> None:
@@ -133,8 +135,8 @@ class _Reading:
         self._note(document, key, self.pods[n_before:])
 
     def make_claims(self, documents: Sequence[Document], namespace: str) -> None:
-        """Makes the claims of all pods, by the files' templates. Raises: ConfigError."""
-        templates: dict[tuple[str, str], ResourceClaimSpec] = {}
+        """Makes the claims of all pods, by the files' templates, and the cluster's. Raises: ConfigError."""
+        templates = dict(self._templates)
         for _, place, body in documents:
             if key_of(str(body.get("apiVersion")), str(body.get("kind"))) == TEMPLATE:
                 meta = body["metadata"]
@@ -234,6 +236,34 @@ def runtimes_named(documents: Sequence[Document], namespace: str) -> Iterator[tu
             with suppress(ConfigError):
                 where = str(meta.get("namespace") or namespace)
                 yield trainer.runtime_of({**body, "metadata": {"namespace": where}})
+
+
+def claim_templates_named(documents: Sequence[Document], namespace: str) -> list[tuple[str, str]]:
+    """Returns the namespaces and names of ResourceClaimTemplates that pods of the files name and the files do
+    not have, as many as may be asked about."""
+    named: dict[tuple[str, str], None] = {}
+    given: set[tuple[str, str]] = set()
+    for _, _, body in documents:
+        meta = body.get("metadata")
+        meta = meta if isinstance(meta, dict) else {}
+        where = str(meta.get("namespace") or namespace)
+        if body.get("kind") == TEMPLATE[1]:
+            given.add((where, str(meta.get("name"))))
+        named |= dict.fromkeys((where, name) for name in _texts(body, "resourceClaimTemplateName"))
+    return [one for one in named if one not in given][:_MAX_TEMPLATES]
+
+
+def _texts(document: object, name: str) -> Iterator[str]:
+    """Yields the texts of all fields of that name, wherever the maker of the pods has them."""
+    left = [document]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            if isinstance(text := one.get(name), str) and text:
+                yield text
+            left += one.values()
+        elif isinstance(one, list):
+            left += one
 
 
 def namespaces_of(documents: Sequence[Document], namespace: str) -> list[str]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from tests.real.answers import printed
 from tests.real.claimed import CLAIM_RIGHTS, CLAIMS, DRIVER, ClaimCluster, device, request, wish
 from tests.real.picture import Json, node_of, reason_of
 from tests.support.applying import apply
@@ -145,6 +148,50 @@ def test_devices_of_a_gang_that_has_ended_are_used_again(claim_cluster: ClaimClu
     for name in left:
         c.plane.request("DELETE", f"{CLAIMS}/{name}")
     c.eventually(lambda: not {*left} & {*c.claims.pods}, "the claims are gone")
+
+
+def test_what_if_reads_the_templates_that_pods_name(claim_cluster: ClaimCluster, tmp_path: Path) -> None:
+    c = claim_cluster
+    c.offer(1, devices=4)
+    c.device_class()
+    c.template("one", wish(request(count=2)))
+    job: Any = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train"},
+        "spec": {
+            "completions": 2,
+            "parallelism": 2,
+            "template": {
+                "metadata": {
+                    "labels": {"gangsched.io/pod-group": "train"},
+                    "annotations": {"gangsched.io/min-members": "2"},
+                },
+                "spec": {
+                    "schedulerName": "gangsched",
+                    "restartPolicy": "Never",
+                    "containers": [{"name": "main", "image": "i"}],
+                    "resourceClaims": [{"name": "own", "resourceClaimTemplateName": "one"}],
+                },
+            },
+        },
+    }
+
+    def asked(template: str) -> tuple[int, Json]:
+        entry = job["spec"]["template"]["spec"]["resourceClaims"][0]
+        entry["resourceClaimTemplateName"] = template
+        file = tmp_path / "job.yaml"
+        file.write_text(yaml.safe_dump(job))
+        out, code = printed(["whatif", "-f", str(file), "-o", "json", f"--kubeconfig={c.plane.kubeconfig}"])
+        return code, json.loads(out)
+
+    code, found = asked("one")
+    assert code == 0, found
+    given = [name for one in found["gangs"][0]["members"] for name in one["devices"][DRIVER]]
+    assert sorted(given) == ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
+    code, found = asked("two")
+    assert code == 3
+    assert [note.partition(":")[0] for note in found["notes"]] == ["ResourceClaimTemplate two"]
 
 
 def allow_all_but(cluster: ClaimCluster, verb: str, resource: str) -> None:
