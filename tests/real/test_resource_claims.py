@@ -12,12 +12,14 @@ import yaml
 
 from tests.real.answers import printed
 from tests.real.claimed import CLAIM_RIGHTS, CLAIMS, DRIVER, ClaimCluster, device, request, wish
-from tests.real.picture import Json, node_of, reason_of
+from tests.real.cluster import MERGE, PODS
+from tests.real.picture import Json, is_live, node_of, reason_of
 from tests.support.applying import apply
 
 pytestmark = pytest.mark.real
 
 LATE_S = 0.5
+USES_OWN = {"claims": [{"name": "own"}]}
 ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/gangsched-resource-claims"
 
 
@@ -148,6 +150,35 @@ def test_devices_of_a_gang_that_has_ended_are_used_again(claim_cluster: ClaimClu
     for name in left:
         c.plane.request("DELETE", f"{CLAIMS}/{name}")
     c.eventually(lambda: not {*left} & {*c.claims.pods}, "the claims are gone")
+
+
+@pytest.mark.since(36)
+def test_a_device_that_kubelet_finds_sick_takes_the_gang_with_it(claim_cluster: ClaimCluster) -> None:
+    """What kubelets write into the pods' status, as API servers have taken it by default since 1.36."""
+    c = claim_cluster
+    c.offer(1, devices=4)
+    c.device_class()
+    c.template("one", wish())
+    c.schedule(devices={"onDeviceFailure": "evictGang", "failureGraceSeconds": 1})
+    c.claiming("a", pods=2, containers=[{"name": "main", "image": "i", "resources": USES_OWN}])
+    c.whole("a")
+    sick = "/".join(c.devices_of("a-1")[0])
+
+    def says(health: str) -> None:
+        devices = [{"resourceID": sick, "health": health, "message": "fell off the bus"}]
+        told = [{"name": "claim:own", "resources": devices}]
+        started = {"name": "main", "ready": True, "restartCount": 0, "image": "i", "imageID": "i"}
+        statuses = [{**started, "state": {"running": {}}, "allocatedResourcesStatus": told}]
+        body = {"status": {"phase": "Running", "containerStatuses": statuses}}
+        c.plane.request("PATCH", f"{PODS}/a-1/status", body, content_type=MERGE)
+
+    says("Unknown")
+    says("Unhealthy")
+    note = c.event("DeviceFailed", "a-1")["note"]
+    assert note.startswith(f"device {sick} (Unhealthy, says its kubelet) of resource claim default/a-1-own-")
+    c.eventually(
+        lambda: not any(is_live(pod) for pod in c.members("a")), "both are evicted, as the gang is one"
+    )
 
 
 def test_what_if_reads_the_templates_that_pods_name(claim_cluster: ClaimCluster, tmp_path: Path) -> None:
