@@ -5,7 +5,10 @@
 
 The first is how a driver that is gone shows: its ResourceSlices may outlive it, and so the devices look free.
 The second is a pod that was deleted by force. The API server forgets it at once, its claims are deallocated,
-and its containers may still run on the node. A process that starts later does not know of it. Called by
+and its containers may still run on the node. A replica that follows keeps the devices too, and so does a new
+leader. A process that starts later knows nothing of it: the claim, which alone could say so, is gone with the
+pod or free for anybody, and what the next one would need to read, as an entry of its reservations for nobody,
+would have to be written with every allocation and taken back after every pod. Called by
 core.groups.members.membership.
 """
 
@@ -52,6 +55,7 @@ class ClaimedDevices:
     def pod_gone(self, pod: Pod) -> None:
         """Takes in the last version of a pod that is gone, before the cache forgets it."""
         self.unprepared_s.drop(pod.metadata.uid)
+        self._free()  # here too: in a replica that follows, for weeks perhaps, no deadline is applied
         if not pod.spec.resource_claims or pod.is_terminal or pod.status.start_time is None:
             return
         book = self._shared.cache.claims
@@ -66,8 +70,7 @@ class ClaimedDevices:
     def advance(self) -> None:
         """Tells of pods whose devices are not prepared in time, and frees devices that were kept."""
         shared = self._shared
-        for uid in self.held_s.take(shared.now_s):
-            shared.cache.claims.keep(self._held.pop(uid), -1)
+        self._free()
         for uid in self.unprepared_s.take(shared.now_s):
             info = shared.cache.pods.get(uid)
             if info is None or info.state is not BOUND or not _waits_for_devices(info.pod):
@@ -75,6 +78,10 @@ class ClaimedDevices:
             if why := _why_unprepared(info, shared.cache.claims.claims_of(info.pod).values()):
                 self._reporter.pod_event(info.pod, "Warning", REASON, "Scheduling", str(why))
             self.unprepared_s.set(uid, shared.now_s + _TELL_AGAIN_S)
+
+    def _free(self) -> None:
+        for uid in self.held_s.take(self._shared.now_s):
+            self._shared.cache.claims.keep(self._held.pop(uid), -1)
 
 
 def _waits_for_devices(pod: Pod) -> bool:
