@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1atests/kubelet/claims.proto\x12\x15gangsched.test.claims\"5\n\x05\x43laim\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\"K\n\x1bNodePrepareResourcesRequest\x12,\n\x06\x63laims\x18\x01 \x03(\x0b\x32\x1c.gangsched.test.claims.Claim\"\xd2\x01\n\x1cNodePrepareResourcesResponse\x12O\n\x06\x63laims\x18\x01 \x03(\x0b\x32?.gangsched.test.claims.NodePrepareResourcesResponse.ClaimsEntry\x1a\x61\n\x0b\x43laimsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x41\n\x05value\x18\x02 \x01(\x0b\x32\x32.gangsched.test.claims.NodePrepareResourceResponse:\x02\x38\x01\"\\\n\x1bNodePrepareResourceResponse\x12.\n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32\x1d.gangsched.test.claims.Device\x12\r\n\x05\x65rror\x18\x02 \x01(\t\"\x83\x01\n\x06\x44\x65vice\x12\x15\n\rrequest_names\x18\x01 \x03(\t\x12\x11\n\tpool_name\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65vice_name\x18\x03 \x01(\t\x12\x16\n\x0e\x63\x64i_device_ids\x18\x04 \x03(\t\x12\x15\n\x08share_id\x18\x05 \x01(\tH\x00\x88\x01\x01\x42\x0b\n\t_share_id\"M\n\x1dNodeUnprepareResourcesRequest\x12,\n\x06\x63laims\x18\x01 \x03(\x0b\x32\x1c.gangsched.test.claims.Claim\"\xd8\x01\n\x1eNodeUnprepareResourcesResponse\x12Q\n\x06\x63laims\x18\x01 \x03(\x0b\x32\x41.gangsched.test.claims.NodeUnprepareResourcesResponse.ClaimsEntry\x1a\x63\n\x0b\x43laimsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x43\n\x05value\x18\x02 \x01(\x0b\x32\x34.gangsched.test.claims.NodeUnprepareResourceResponse:\x02\x38\x01\".\n\x1dNodeUnprepareResourceResponse\x12\r\n\x05\x65rror\x18\x01 \x01(\t\"\r\n\x0bInfoRequest\"V\n\nPluginInfo\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x10\n\x08\x65ndpoint\x18\x03 \x01(\t\x12\x1a\n\x12supported_versions\x18\x04 \x03(\t\">\n\x12RegistrationStatus\x12\x19\n\x11plugin_registered\x18\x01 \x01(\x08\x12\r\n\x05\x65rror\x18\x02 \x01(\t\"\x1c\n\x1aRegistrationStatusResponse\"\x19\n\x17ListPodResourcesRequest\"V\n\x18ListPodResourcesResponse\x12:\n\rpod_resources\x18\x01 \x03(\x0b\x32#.gangsched.test.claims.PodResources\"n\n\x0cPodResources\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12=\n\ncontainers\x18\x03 \x03(\x0b\x32).gangsched.test.claims.ContainerResources\"e\n\x12\x43ontainerResources\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x41\n\x11\x64ynamic_resources\x18\x05 \x03(\x0b\x32&.gangsched.test.claims.DynamicResource\"}\n\x0f\x44ynamicResource\x12\x12\n\nclaim_name\x18\x02 \x01(\t\x12\x17\n\x0f\x63laim_namespace\x18\x03 \x01(\t\x12=\n\x0f\x63laim_resources\x18\x04 \x03(\x0b\x32$.gangsched.test.claims.ClaimResource\"p\n\rClaimResource\x12\x13\n\x0b\x64river_name\x18\x02 \x01(\t\x12\x11\n\tpool_name\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65vice_name\x18\x04 \x01(\t\x12\x15\n\x08share_id\x18\x05 \x01(\tH\x00\x88\x01\x01\x42\x0b\n\t_share_idb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1atests/kubelet/claims.proto\x12\x15gangsched.test.claims\"5\n\x05\x43laim\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\"K\n\x1bNodePrepareResourcesRequest\x12,\n\x06\x63laims\x18\x01 \x03(\x0b\x32\x1c.gangsched.test.claims.Claim\"\xd2\x01\n\x1cNodePrepareResourcesResponse\x12O\n\x06\x63laims\x18\x01 \x03(\x0b\x32?.gangsched.test.claims.NodePrepareResourcesResponse.ClaimsEntry\x1a\x61\n\x0b\x43laimsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x41\n\x05value\x18\x02 \x01(\x0b\x32\x32.gangsched.test.claims.NodePrepareResourceResponse:\x02\x38\x01\"\\\n\x1bNodePrepareResourceResponse\x12.\n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32\x1d.gangsched.test.claims.Device\x12\r\n\x05\x65rror\x18\x02 \x01(\t\"\x83\x01\n\x06\x44\x65vice\x12\x15\n\rrequest_names\x18\x01 \x03(\t\x12\x11\n\tpool_name\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65vice_name\x18\x03 \x01(\t\x12\x16\n\x0e\x63\x64i_device_ids\x18\x04 \x03(\t\x12\x15\n\x08share_id\x18\x05 \x01(\tH\x00\x88\x01\x01\x42\x0b\n\t_share_id\"M\n\x1dNodeUnprepareResourcesRequest\x12,\n\x06\x63laims\x18\x01 \x03(\x0b\x32\x1c.gangsched.test.claims.Claim\"\xd8\x01\n\x1eNodeUnprepareResourcesResponse\x12Q\n\x06\x63laims\x18\x01 \x03(\x0b\x32\x41.gangsched.test.claims.NodeUnprepareResourcesResponse.ClaimsEntry\x1a\x63\n\x0b\x43laimsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x43\n\x05value\x18\x02 \x01(\x0b\x32\x34.gangsched.test.claims.NodeUnprepareResourceResponse:\x02\x38\x01\".\n\x1dNodeUnprepareResourceResponse\x12\r\n\x05\x65rror\x18\x01 \x01(\t\"\x0e\n\x0cWatchRequest\":\n\x10\x44\x65viceIdentifier\x12\x11\n\tpool_name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65vice_name\x18\x02 \x01(\t\"\x83\x01\n\x0c\x44\x65viceHealth\x12\x37\n\x06\x64\x65vice\x18\x01 \x01(\x0b\x32\'.gangsched.test.claims.DeviceIdentifier\x12\x0e\n\x06health\x18\x02 \x01(\x05\x12\x19\n\x11last_updated_time\x18\x03 \x01(\x03\x12\x0f\n\x07message\x18\x05 \x01(\t\"E\n\rWatchResponse\x12\x34\n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32#.gangsched.test.claims.DeviceHealth\"\r\n\x0bInfoRequest\"V\n\nPluginInfo\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x10\n\x08\x65ndpoint\x18\x03 \x01(\t\x12\x1a\n\x12supported_versions\x18\x04 \x03(\t\">\n\x12RegistrationStatus\x12\x19\n\x11plugin_registered\x18\x01 \x01(\x08\x12\r\n\x05\x65rror\x18\x02 \x01(\t\"\x1c\n\x1aRegistrationStatusResponse\"\x19\n\x17ListPodResourcesRequest\"V\n\x18ListPodResourcesResponse\x12:\n\rpod_resources\x18\x01 \x03(\x0b\x32#.gangsched.test.claims.PodResources\"n\n\x0cPodResources\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12=\n\ncontainers\x18\x03 \x03(\x0b\x32).gangsched.test.claims.ContainerResources\"e\n\x12\x43ontainerResources\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x41\n\x11\x64ynamic_resources\x18\x05 \x03(\x0b\x32&.gangsched.test.claims.DynamicResource\"}\n\x0f\x44ynamicResource\x12\x12\n\nclaim_name\x18\x02 \x01(\t\x12\x17\n\x0f\x63laim_namespace\x18\x03 \x01(\t\x12=\n\x0f\x63laim_resources\x18\x04 \x03(\x0b\x32$.gangsched.test.claims.ClaimResource\"p\n\rClaimResource\x12\x13\n\x0b\x64river_name\x18\x02 \x01(\t\x12\x11\n\tpool_name\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65vice_name\x18\x04 \x01(\t\x12\x15\n\x08share_id\x18\x05 \x01(\tH\x00\x88\x01\x01\x42\x0b\n\t_share_idb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -55,24 +55,32 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NODEUNPREPARERESOURCESRESPONSE_CLAIMSENTRY']._serialized_end=922
   _globals['_NODEUNPREPARERESOURCERESPONSE']._serialized_start=924
   _globals['_NODEUNPREPARERESOURCERESPONSE']._serialized_end=970
-  _globals['_INFOREQUEST']._serialized_start=972
-  _globals['_INFOREQUEST']._serialized_end=985
-  _globals['_PLUGININFO']._serialized_start=987
-  _globals['_PLUGININFO']._serialized_end=1073
-  _globals['_REGISTRATIONSTATUS']._serialized_start=1075
-  _globals['_REGISTRATIONSTATUS']._serialized_end=1137
-  _globals['_REGISTRATIONSTATUSRESPONSE']._serialized_start=1139
-  _globals['_REGISTRATIONSTATUSRESPONSE']._serialized_end=1167
-  _globals['_LISTPODRESOURCESREQUEST']._serialized_start=1169
-  _globals['_LISTPODRESOURCESREQUEST']._serialized_end=1194
-  _globals['_LISTPODRESOURCESRESPONSE']._serialized_start=1196
-  _globals['_LISTPODRESOURCESRESPONSE']._serialized_end=1282
-  _globals['_PODRESOURCES']._serialized_start=1284
-  _globals['_PODRESOURCES']._serialized_end=1394
-  _globals['_CONTAINERRESOURCES']._serialized_start=1396
-  _globals['_CONTAINERRESOURCES']._serialized_end=1497
-  _globals['_DYNAMICRESOURCE']._serialized_start=1499
-  _globals['_DYNAMICRESOURCE']._serialized_end=1624
-  _globals['_CLAIMRESOURCE']._serialized_start=1626
-  _globals['_CLAIMRESOURCE']._serialized_end=1738
+  _globals['_WATCHREQUEST']._serialized_start=972
+  _globals['_WATCHREQUEST']._serialized_end=986
+  _globals['_DEVICEIDENTIFIER']._serialized_start=988
+  _globals['_DEVICEIDENTIFIER']._serialized_end=1046
+  _globals['_DEVICEHEALTH']._serialized_start=1049
+  _globals['_DEVICEHEALTH']._serialized_end=1180
+  _globals['_WATCHRESPONSE']._serialized_start=1182
+  _globals['_WATCHRESPONSE']._serialized_end=1251
+  _globals['_INFOREQUEST']._serialized_start=1253
+  _globals['_INFOREQUEST']._serialized_end=1266
+  _globals['_PLUGININFO']._serialized_start=1268
+  _globals['_PLUGININFO']._serialized_end=1354
+  _globals['_REGISTRATIONSTATUS']._serialized_start=1356
+  _globals['_REGISTRATIONSTATUS']._serialized_end=1418
+  _globals['_REGISTRATIONSTATUSRESPONSE']._serialized_start=1420
+  _globals['_REGISTRATIONSTATUSRESPONSE']._serialized_end=1448
+  _globals['_LISTPODRESOURCESREQUEST']._serialized_start=1450
+  _globals['_LISTPODRESOURCESREQUEST']._serialized_end=1475
+  _globals['_LISTPODRESOURCESRESPONSE']._serialized_start=1477
+  _globals['_LISTPODRESOURCESRESPONSE']._serialized_end=1563
+  _globals['_PODRESOURCES']._serialized_start=1565
+  _globals['_PODRESOURCES']._serialized_end=1675
+  _globals['_CONTAINERRESOURCES']._serialized_start=1677
+  _globals['_CONTAINERRESOURCES']._serialized_end=1778
+  _globals['_DYNAMICRESOURCE']._serialized_start=1780
+  _globals['_DYNAMICRESOURCE']._serialized_end=1905
+  _globals['_CLAIMRESOURCE']._serialized_start=1907
+  _globals['_CLAIMRESOURCE']._serialized_end=2019
 # @@protoc_insertion_point(module_scope)

@@ -1,7 +1,8 @@
 """A driver of Dynamic Resource Allocation for one node: publishes devices, prepares claims as kubelet asks.
 
 It refuses what no real driver could prepare: a device that is not of its node, one that another claim has,
-and partitions of what is gone. On command it fails, is slow, or leaves claims out of its answer.
+and partitions of what is gone. On command it fails, is slow, or leaves claims out of its answer, and it tells
+kubelet of sick devices.
 Not here: which pods there are, and what they should have got (test_real_claims.py).
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +29,7 @@ SLICES = f"{GROUP}/resourceslices"
 DRIVER = "gpu.example.com"
 CDI_KIND = f"k8s.{DRIVER}/claim"
 _LOOK_S = 0.2
+_HEALTHY, _UNHEALTHY = 1, 2
 
 Json = dict[str, Any]
 
@@ -50,7 +53,7 @@ class Driver:
     prepared here too. cdi: the folder for CDI specs, by which containerd since 1.7 gives a container an
     environment variable DRA_… for each of its devices, with pool, device and share; None for none.
     fails: what it says instead of preparing; delays_s: how long that takes; forgets: whether it leaves claims
-    out of its answer.
+    out of its answer; sick: pool and name of devices that are not healthy.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class Driver:
         """(prepare or unprepare, the claim's name), of what was done."""
         self.is_registered = False
         self.fails, self.delays_s, self.forgets = "", 0.0, False
+        self.sick: set[tuple[str, str]] = set()
         self._plane = plane
         self._slices = list(slices)
         self._content = {
@@ -144,6 +148,20 @@ class Driver:
         if self._cdi is not None:
             self._cdi_file(self._cdi, asked.uid).unlink(missing_ok=True)
         return pb.NodeUnprepareResourceResponse()
+
+    def health(self) -> pb.WatchResponse:
+        """Of all of its devices."""
+        now_s = int(time.time())
+        return pb.WatchResponse(
+            devices=[
+                pb.DeviceHealth(
+                    device=pb.DeviceIdentifier(pool_name=pool, device_name=name),
+                    health=_UNHEALTHY if (pool, name) in self.sick else _HEALTHY,
+                    last_updated_time=now_s,
+                )
+                for pool, name in self._content
+            ]
+        )
 
     def _claim(self, asked: pb.Claim) -> Json:
         try:
@@ -234,9 +252,19 @@ class _Plugin:
         answers = {claim.uid: self._driver.unprepare(claim) for claim in request.claims}
         await stream.send_message(pb.NodeUnprepareResourcesResponse(claims=answers))
 
+    async def watch(self, stream: Stream[pb.WatchRequest, pb.WatchResponse]) -> None:
+        await stream.recv_message()
+        with suppress(StreamTerminatedError):
+            while True:
+                await stream.send_message(self._driver.health())
+                await asyncio.sleep(_LOOK_S)
+
     def __mapping__(self) -> Mapping[str, Handler]:
         service = "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
         return {
+            "/v1.DRAResourceHealth/NodeWatchResources": Handler(
+                self.watch, Cardinality.UNARY_STREAM, pb.WatchRequest, pb.WatchResponse
+            ),
             f"{service}/NodePrepareResources": Handler(
                 self.prepare,
                 Cardinality.UNARY_UNARY,
@@ -259,9 +287,8 @@ class _Registration:
     async def info(self, stream: Stream[pb.InfoRequest, pb.PluginInfo]) -> None:
         await stream.recv_message()
         endpoint = str(self._driver._endpoint)
-        info = pb.PluginInfo(
-            type="DRAPlugin", name=DRIVER, endpoint=endpoint, supported_versions=["v1.DRAPlugin"]
-        )
+        versions = ["v1.DRAPlugin", "v1.DRAResourceHealth"]
+        info = pb.PluginInfo(type="DRAPlugin", name=DRIVER, endpoint=endpoint, supported_versions=versions)
         await stream.send_message(info)
 
     async def notify(self, stream: Stream[pb.RegistrationStatus, pb.RegistrationStatusResponse]) -> None:

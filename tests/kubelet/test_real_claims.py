@@ -285,6 +285,7 @@ def site(running_site: Site) -> Site:
     """Nothing is left in it of a test that has failed."""
     for driver in running_site.drivers.values():
         driver.fails, driver.delays_s, driver.forgets = "", 0.0, False
+        driver.sick.clear()
     running_site.ended(*{one["metadata"]["name"].rpartition("-")[0] for one in running_site.items(PODS)})
     running_site.plane.request("DELETE", CLAIMS, AT_ONCE)
     return running_site
@@ -439,6 +440,23 @@ def test_a_driver_that_fails_is_said_and_keeps_nobodys_devices(site: Site) -> No
     check_devices(site, site.running("late", 4))
     site.drivers["n1"].delays_s = 0.0
     site.ended("late")
+
+
+def test_a_device_that_its_driver_finds_sick_fails_under_its_pod(site: Site) -> None:
+    """By way of kubelet, which writes into the pod's status what the driver tells it."""
+    site.gang("sick", 4, own=of_template("gpu"))
+    pods = site.running("sick", 4)
+    name, node = pods[0]["metadata"]["name"], pods[0]["spec"]["nodeName"]
+    [held] = check_devices(site, pods)[name]
+    site.drivers[node].sick.add((held.pool, held.device))
+    site.until(lambda: site.said_of(name, "DeviceFailed"), "the scheduler tells of the device")
+    [note] = site.said_of(name, "DeviceFailed")
+    device = f"{DRIVER}/{held.pool}/{held.device}"
+    assert note.startswith(f"device {device} (Unhealthy, says its kubelet) of resource claim default/{name}-")
+    site.drivers[node].sick.clear()
+    site.until(lambda: site.said_of(name, "DeviceRecovered"), "it is told that the device is well")
+    assert [one["status"]["phase"] for one in site.members("sick")] == ["Running"] * 4
+    site.ended("sick")
 
 
 def test_a_kubelet_that_starts_again_takes_its_slices_away_and_no_devices(site: Site) -> None:
