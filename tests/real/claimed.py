@@ -21,7 +21,7 @@ from gangsched.lab.controlplane.assets import Assets
 from gangsched.lab.controlplane.build import REQUIRE_VARIABLE
 from gangsched.lab.controlplane.processes import GANG_GATE, GROUP_CLAIMS_GATE, ControlPlane
 from gangsched.model.pod_group import GANG_KEY
-from gangsched.model.resource_claims.objects import FINALIZER
+from gangsched.model.resource_claims.objects import CLAIMED_FOR_KEY, FINALIZER
 from tests.conftest import wipe
 from tests.real.cluster import MERGE, PODS, REPO, Cluster, checking, is_member
 from tests.real.picture import OURS, Json, Picture, Sight, is_live, node_of
@@ -35,6 +35,8 @@ SLICES, CLASSES = f"{GROUP}/resourceslices", f"{GROUP}/deviceclasses"
 CLAIM_RIGHTS = REPO / "deploy" / "resource-claims.yaml"
 DRIVER = "gpu.example.com"
 CLASS = "gpu"
+UNPACED = ("--kube-api-qps=1000", "--kube-api-burst=1000")
+"""By its default of 20 requests a second the controller would make a test wait for its claims."""
 AT_ONCE = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
 
 Device = tuple[str, str, str]
@@ -127,9 +129,14 @@ class ClaimCluster(Cluster):
     # -- the scheduler -------------------------------------------------------------------------------
 
     def schedule(
-        self, *, kubeconfig: Path | None = None, election: Json | None = None, **settings: Any
+        self,
+        *,
+        kubeconfig: Path | None = None,
+        election: Json | None = None,
+        port: int = 0,
+        **settings: Any,
     ) -> Scheduler:
-        """As Cluster's; `election`: its leaderElection."""
+        """As Cluster's; `election`: its leaderElection; `port`: of its pages, 0 for none."""
         number = len(list(self.directory.glob("config-*.yaml")))
         config = write_config(self.directory / f"config-{number}.yaml", **settings)
         documents = list(yaml.safe_load_all(config.read_text()))
@@ -137,7 +144,7 @@ class ClaimCluster(Cluster):
             documents[0]["leaderElection"] = election
         config.write_text(yaml.safe_dump_all(documents))
         account = kubeconfig or service_account(self.plane, self.directory / f"account-{number}.yaml")
-        scheduler = Scheduler(config, account, self.directory / f"scheduler-{number}.log")
+        scheduler = Scheduler(config, account, self.directory / f"scheduler-{number}.log", port=port)
         self.schedulers.append(scheduler)
         return scheduler
 
@@ -152,8 +159,10 @@ class ClaimCluster(Cluster):
         super().check()
         self.check_claims()
         self.claims.stop()
+        pods = self.plane.request("GET", PODS)["items"]
+        bound = {pod["metadata"]["name"] for pod in pods if is_live(pod) and node_of(pod)}
         for name in self.gangs:
-            if not any(node_of(pod) for pod in self._members_now(name) if is_live(pod)):
+            if not any(is_member(one, name) for one in bound):
                 assert not self.devices_of(name), f"{name} is not bound, and has {self.devices_of(name)}"
 
     def check_claims(self) -> list[Lost]:
@@ -184,7 +193,7 @@ class ClaimCluster(Cluster):
 
 
 class Lost(NamedTuple):
-    """Pods of ours that were bound with a device that another scheduler's claim has, too."""
+    """A pod of ours, and a device that it is bound with and that another scheduler's claim has, too."""
 
     pod: str
     device: Device
@@ -200,6 +209,8 @@ class History:
         self._gangs = gangs
         self._beside = beside
         self._claims: dict[str, Json] = {}
+        self._having: dict[Device, set[str]] = {}
+        """The claims that have a device."""
         self._since: dict[str, int] = {}
         self._bound: dict[str, Json] = {}
         self._has_bound: dict[str, int] = {}
@@ -207,27 +218,41 @@ class History:
 
     def see_claim(self, type_: str, claim: Json) -> None:
         """The next event, of a claim."""
-        name, before = claim["metadata"]["name"], self._claims.get(claim["metadata"]["name"])
+        name = claim["metadata"]["name"]
+        before = devices_of(self._claims.pop(name, {}))
+        for device in before:
+            self._having[device].discard(name)
         if type_ == "DELETED":
-            self._claims.pop(name, None)
             return
         self._claims[name] = claim
-        if not devices_of(claim):
+        if not (now := devices_of(claim)):
             self._since.pop(name, None)
             return
+        assert before in ([], now), f"the allocation of {name} has changed"
+        for device in now:
+            self._having.setdefault(device, set()).add(name)
         if name not in self._since:
-            self._since[name] = int(claim["metadata"]["resourceVersion"])
+            self._since[name] = version_of(claim)
             assert FINALIZER in claim["metadata"].get("finalizers", ()), f"{name} is allocated without it"
-        if before is not None and devices_of(before):
-            assert devices_of(before) == devices_of(claim), f"the allocation of {name} has changed"
-        for one, other in self._doubles(name):
-            assert self._beside, f"device {one} is in the claims {name} and {other}"
+            self._check_doubles(name)
+
+    def _check_doubles(self, name: str) -> None:
+        """When a claim is allocated, no other one of ours has any of its devices."""
+        for device, other in self._doubles(name):
+            of_ours = [one for one in (name, other) if is_marked(self._claims[one])]
+            may_be = self._beside and len(of_ours) < 2
+            assert may_be, f"device {device} is in the claims {name} and {other}"
+            for pod in self._bound.values():
+                for one in {name, other}.intersection(names_of(pod)):
+                    self._lose(pod, device, one, other if one == name else name)
 
     def _doubles(self, name: str) -> Iterator[tuple[Device, str]]:
-        mine = set(devices_of(self._claims[name]))
-        for other, claim in self._claims.items():
-            if other != name:
-                yield from ((one, other) for one in devices_of(claim) if one in mine)
+        for device in devices_of(self._claims[name]):
+            yield from ((device, other) for other in sorted(self._having[device]) if other != name)
+
+    def _lose(self, pod: Json, device: Device, claim: str, other: str) -> None:
+        was_first = self._since[other] < self._since[claim]
+        self.lost.append(Lost(pod["metadata"]["name"], device, other, was_first))
 
     def see_pod(self, type_: str, pod: Json) -> None:
         """The next event, of a pod."""
@@ -251,7 +276,7 @@ class History:
             pools = {pool for _, pool, _ in devices_of(claim)}
             assert pools == {node_of(pod)}, f"{name} is on {node_of(pod)}, its devices on {pools}"
             for device, other in self._doubles(one):
-                self.lost.append(Lost(name, device, other, self._since[other] < self._since[one]))
+                self._lose(pod, device, one, other)
         gang = pod["metadata"].get("annotations", {}).get(GANG_KEY, "").rpartition("/")[2]
         if gang in self._gangs and self._has_bound.setdefault(gang, 0) == 0:
             self._check_whole(gang, pod)
@@ -278,8 +303,8 @@ def check_claims(
 ) -> list[Lost]:
     """The whole history at once. Returns what was lost to others, beside whom that may happen."""
     history = History(gangs, beside=beside)
-    order = [(version_of(one), one, True) for one in claims]
-    order += [(version_of(one), one, False) for one in pods]
+    order = [(version_of(one.pod), one, True) for one in claims]
+    order += [(version_of(one.pod), one, False) for one in pods]
     for _, sight, is_claim in sorted(order, key=lambda one: one[0]):
         (history.see_claim if is_claim else history.see_pod)(sight.type, sight.pod)
     return history.lost
@@ -291,9 +316,14 @@ def is_of_group(entry: Json, pod: Json) -> bool:
     return group is not None and (entry["resource"], entry["name"]) == ("podgroups", group)
 
 
-def version_of(sight: Sight) -> int:
+def is_marked(claim: Json) -> bool:
+    """Whether it says that gangsched has allocated it."""
+    return CLAIMED_FOR_KEY in claim["metadata"].get("annotations", {})
+
+
+def version_of(one: Json) -> int:
     """All kinds have one sequence of versions."""
-    return int(sight.pod["metadata"]["resourceVersion"])
+    return int(one["metadata"]["resourceVersion"])
 
 
 def names_of(pod: Json) -> list[str]:
@@ -343,9 +373,9 @@ def claim_control_plane(assets: Assets, *, of_groups: bool = False) -> Iterator[
         if os.environ.get(REQUIRE_VARIABLE) == "1":
             pytest.fail(f"{REQUIRE_VARIABLE}=1, but: {error}", pytrace=False)
         pytest.skip(f"no real resourceclaim controller: {error}")
-    gates, names, flags = [], ["resourceclaim-controller"], []
+    gates, names, flags = [], ["resourceclaim-controller"], list(UNPACED)
     if of_groups:
-        gates, flags = [GROUP_CLAIMS_GATE], [GANG_GATE, GROUP_CLAIMS_GATE]
+        gates, flags = [GROUP_CLAIMS_GATE], [*UNPACED, GANG_GATE, GROUP_CLAIMS_GATE]
         names += ["garbage-collector-controller", "podgroup-protection-controller"]
     with ControlPlane(assets=assets, apiserver_flags=gates, unsafe_no_fsync=True) as plane:
         plane.start_controllers(*names, flags=flags)
