@@ -509,6 +509,79 @@ def test_a_victims_device_is_not_taken_before_its_claim_is_given_back() -> None:
     assert c.are_bound("p", "q") == [True, True]
 
 
+@pytest.mark.parametrize("how", ["gone", "ended"])
+def test_what_a_victim_leaves_is_given_back_where_the_controller_is_silent(how: str) -> None:
+    c = ClaimCluster().offer("n", gpus_each=1)
+    c.submit(c.want("v", wish())).run()
+    c.evictions = "slow"
+    c.submit(c.want("p", wish(), priority=10)).run()
+    assert c.evicted() == ["v"]
+    (c.delete("v") if how == "gone" else c.phase("v", "Failed")).run()
+    c.wait(4.9).run()
+    assert c.devices("v-gpu") == ["n/gpu-0"], "the controller may be about to"
+    c.wait(0.2).run()
+    assert (c.devices("v-gpu"), c.devices("p-gpu")) == ([], ["n/gpu-0"])
+    assert c.are_bound("p") == [True]
+    assert counted(c) == {"claims_allocated": 2, "claims_taken_back": 1}
+
+
+def test_a_claim_that_victims_share_is_given_back_when_the_last_is_gone() -> None:
+    c = ClaimCluster().offer("n", gpus_each=1)
+    c.make_claim("shared", wish())
+    users = [with_claims(make_pod(name, gpus=0), shared={"gpu": "shared"}) for name in ("v", "w")]
+    c.submit(*users).run()
+    c.evictions = "slow"
+    c.submit(c.want("p", wish(), priority=10)).run()
+    assert sorted(c.evicted()) == ["v", "w"]
+    c.delete("v").run().wait(10.0)
+    assert (c.devices("shared"), c.reserved("shared")) == (["n/gpu-0"], ["v", "w"])
+    c.delete("w").run().wait(5.1)
+    assert (c.devices("shared"), c.reserved("shared")) == ([], [])
+    assert c.are_bound("p") == [True]
+
+
+def test_of_pods_that_share_a_claim_none_is_evicted_unless_all_may_be() -> None:
+    """Its device would not be free before the other pod has gone, and the claim is not reserved for it."""
+    c = ClaimCluster().offer("n", gpus_each=1)
+    c.make_claim("shared", wish())
+    users = [
+        with_claims(make_pod(name, gpus=0, priority=priority), shared={"gpu": "shared"})
+        for name, priority in (("low", 0), ("high", 10))
+    ]
+    c.submit(*users).run()
+    c.submit(c.want("p", wish(), priority=10)).run()
+    c.delete("high").settled()
+    assert not c.evicted()
+    raw = json.loads(json.dumps(c.resource_claims["uid-shared"]))
+    raw["status"]["reservedFor"] = [one for one in raw["status"]["reservedFor"] if one["name"] == "low"]
+    c.write(raw)
+    c.run().wait(1.0)
+    assert c.evicted() == ["low"]
+    c.wait(5.1)
+    assert c.are_bound("p") == [True]
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_what_another_schedulers_victim_leaves_is_given_back_unless_others_use_it(others: int) -> None:
+    c = ClaimCluster().offer("n", gpus_each=2)
+    c.submit(c.want("q", wish(), priority=10)).run()
+    [mine] = c.devices("q-gpu")
+    victim = with_claims(make_pod("x", gpus=0, scheduler="default-scheduler"), shared={"gpu": "theirs"})
+    victim = replace(victim, spec=replace(victim.spec, node_name="n"))
+    status = theirs({"n/gpu-0": "gpu-1", "n/gpu-1": "gpu-0"}[mine])
+    status["reservedFor"][0]["uid"] = victim.metadata.uid
+    c.make_claim("theirs", wish(), **status)
+    c.evictions = "slow"
+    c.submit(victim).submit(c.want("p", wish(), priority=10)).run()
+    assert c.evicted() == ["x"]
+    raw = json.loads(json.dumps(c.resource_claims["uid-theirs"]))
+    raw["status"]["reservedFor"] += [{"resource": "pods", "name": "y", "uid": "uid-y"}] * others
+    c.write(raw)
+    c.delete("x").run().wait(5.1)
+    assert bool(c.devices("theirs")) == bool(others)
+    assert c.are_bound("p") == [not others]
+
+
 def test_a_gang_whose_claim_was_made_anew_while_it_was_reserved_gets_the_new_one() -> None:
     c = ClaimCluster().offer("n")
     c.make_claim("shared", wish())

@@ -83,7 +83,7 @@ def no_finalizer(patch: pytest.MonkeyPatch) -> None:
 
 def nothing_is_swept(patch: pytest.MonkeyPatch) -> None:
     """What a process that has ended left allocated stays so."""
-    patch.setattr(ClaimWrites, "_may_give_back", lambda writes, claim: False)
+    patch.setattr(ClaimWrites, "_may_give_back", lambda writes, claim, gone=(): False)
 
 
 def constraints_are_not_read(patch: pytest.MonkeyPatch) -> None:

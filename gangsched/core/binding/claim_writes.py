@@ -19,7 +19,7 @@ fence lists the claim under that version. tests/kube/claim_model.py checks the p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -29,6 +29,7 @@ from gangsched.core.resource_claims.pod_claims import too_many_users
 from gangsched.core.state.claim_uses import ClaimRecord, ClaimWrite
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import ASSUMED, BOUND, DONE, ON_ITS_WAY, PENDING, Group, GroupState, PodInfo
+from gangsched.core.types.states import ENDED
 from gangsched.core.why import Why
 from gangsched.core.why.resource_claims import in_two_claims
 from gangsched.model.effects import BumpClaim, GetClaim, PatchClaim
@@ -168,6 +169,8 @@ class ClaimWrites:
         """Takes in what the watch shows of a claim; None: that it is gone."""
         uses = self._shared.claim_uses
         record = uses.records.get(uid)
+        if claim is None or claim.status.allocation is None:
+            uses.evicted.pop(uid, None)
         if record is None:
             if claim is None or claim.status.allocation is None:
                 uses.left_s.drop(uid)
@@ -181,18 +184,20 @@ class ClaimWrites:
 
     def sweep(self) -> None:
         """Gives back what is allocated though none of its users has started, as a process that has ended, or
-        an edit, may leave it: nobody else would."""
+        an edit, may leave it: nobody else would; and what victims have left, if the controller does not."""
         shared, uses = self._shared, self._shared.claim_uses
         for uid in uses.left_s.due(shared.now_s):
             uses.left_s.drop(uid)
             claim = shared.cache.claims.claims.get(uid)
             if claim is None or uid in uses.records or claim.status.allocation is None:
                 continue
-            if not _is_marked(claim):
+            gone = uses.evicted.get(uid, ())
+            if not _is_marked(claim) and not gone:
                 continue
-            if self._may_give_back(claim):
-                shared.count("claims_swept")
-                uses.give_back(claim, (claim.metadata.annotations or {})[CLAIMED_FOR_KEY], "sweep")
+            if self._may_give_back(claim, gone):
+                shared.count("claims_swept", not gone)
+                mark = (claim.metadata.annotations or {}).get(CLAIMED_FOR_KEY, "")
+                uses.give_back(claim, mark, "sweep")
             elif any(not one.node_name for one in self._users(claim)):
                 uses.left_s.set(uid, shared.now_s + shared.settings.settle_s)
         self.advance()
@@ -211,19 +216,22 @@ class ClaimWrites:
                 uses.left_s.drop(uid)
                 uses.give_back(claim, str(group.key), group.cause_id)
 
-    def _may_give_back(self, claim: ResourceClaim) -> bool:
-        """Whether we have allocated the claim, and only for pods of ours that have not started."""
-        shared = self._shared
-        if not shared.decides or not _is_marked(claim):
+    def _may_give_back(self, claim: ResourceClaim, gone: Collection[str] = ()) -> bool:
+        """Whether we have allocated the claim, and only for pods of ours that have not started; or whoever
+        has, only for pods that are gone."""
+        shared, is_ours = self._shared, _is_marked(claim)
+        if not shared.decides or not (is_ours or gone):
             return False
-        users = self._users(claim)
+        users = [one for one in self._users(claim) if one.state not in ENDED or one.uid not in gone]
         for entry in claim.status.reserved_for or ():
             if _is_group(entry):
                 # Its PodGroup may have started, and be about to get new pods, while it has none.
                 if not users:
                     return False
                 continue
-            info = shared.cache.pods.get(entry.uid)
+            if entry.uid in gone:
+                continue
+            info = shared.cache.pods.get(entry.uid) if is_ours else None
             if info is None or info.group is None or info.node_name or info.state in (BOUND, DONE, ASSUMED):
                 return False
         return not any(one.node_name for one in users)

@@ -70,7 +70,8 @@ class _Offer:
 class ClaimBook:
     """Claims and devices. touched: names of nodes of which an answer may have changed, "" for all of them;
     reported: those of which drivers or rules say something new; stale: UIDs of pods whose claims have
-    changed; clashes: (device, UIDs of two claims that have it); freed: whether devices have become free.
+    changed; clashes: (device, UIDs of two claims that have it); freed: whether devices have become free, or a
+    claim has fewer users.
     Whoever acts on these clears them. leaving: claims that are being taken back, whose pods wait for that.
     """
 
@@ -168,6 +169,8 @@ class ClaimBook:
             self._n_alike[digest] += 1
             self._specs.setdefault(digest, claim)
         self._count(meta.uid)
+        # Pods that are left may all be evicted now, and then its devices are free.
+        self.freed = self.freed or (known is not None and _lost_a_user(known, claim))
         self.stale.update(dict.fromkeys(self._users.get(place, ())))
         if known is None or known.status.allocation is None:
             self._note_clashes(claim)
@@ -518,6 +521,12 @@ def _group_of(pod: Pod) -> Place | None:
     if reference is None or not reference.pod_group_name:
         return None
     return pod.metadata.namespace, reference.pod_group_name
+
+
+def _lost_a_user(before: ResourceClaim, now: ResourceClaim) -> bool:
+    """Whether the claim was reserved for somebody for whom it is no more."""
+    there = {one.uid for one in now.status.reserved_for or ()}
+    return any(one.uid not in there for one in before.status.reserved_for or ())
 
 
 def same_devices(one: Allocation, other: Allocation) -> bool:

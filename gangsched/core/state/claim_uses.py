@@ -18,6 +18,10 @@ from gangsched.core.why import Why
 from gangsched.model.objects import Pod
 from gangsched.model.resource_claims.objects import Consumer, ResourceClaim
 
+DEALLOCATED_WITHIN_S = 5.0
+"""How long after a victim has gone the cluster's resourceclaim controller may take to free its devices, which
+takes it milliseconds; then gangsched does so."""
+
 
 class ClaimWrite(enum.Enum):
     """What is on its way for a claim, whose outcome is not known yet."""
@@ -82,7 +86,10 @@ class ClaimUses:
         self.again_s: Deadlines[str] = Deadlines(timers, DeadlineKind.RESOURCE_CLAIM)
         """Claims of which a write has failed, and when it is tried again."""
         self.left_s: Deadlines[str] = Deadlines(timers, DeadlineKind.LEFT_CLAIM)
-        """Claims that are allocated though no user of theirs has started, and when that is looked into."""
+        """Claims that are allocated though no user of theirs has started, or is left, and when that is looked
+        into."""
+        self.evicted: dict[str, set[str]] = {}
+        """By claim: the pods that it was reserved for, and that were evicted to make room and have gone."""
         self.until_s: Deadlines[str] = Deadlines(timers, DeadlineKind.BINDING_CONDITION)
         """Claims of which a device waits for its conditions, and how long at most."""
 
@@ -134,6 +141,15 @@ class ClaimUses:
         for claim in self._book.claims_of(pod).values():
             if any(one.resource != "pods" for one in claim.status.reserved_for or ()):
                 self.left_s.set_if_absent(claim.metadata.uid, due_s)
+
+    def victim_gone(self, pod: Pod, due_s: float) -> None:
+        """Has it looked into by then whether the devices that an evicted pod has left are free: a unit waits
+        for them."""
+        for claim in self._book.claims_of(pod).values():
+            uid = claim.metadata.uid
+            if claim.status.allocation is not None:
+                self.evicted.setdefault(uid, set()).add(pod.metadata.uid)
+                self.left_s.set(uid, due_s)
 
     def give_back(self, claim: ResourceClaim, group: str, cause_id: str) -> None:
         """Takes off an allocation that was found, with its users' entries: none of them has started."""

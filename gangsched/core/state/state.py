@@ -26,7 +26,7 @@ from gangsched.core.queueing.bypasses import Bypasses
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.ends import End, Ends, EndsNow
 from gangsched.core.queueing.walltimes import Walltimes
-from gangsched.core.state.claim_uses import ClaimUses
+from gangsched.core.state.claim_uses import DEALLOCATED_WITHIN_S, ClaimUses
 from gangsched.core.state.evictions import Evictions
 from gangsched.core.state.line.lanes import Lanes
 from gangsched.core.state.line.queue import SchedulingQueue
@@ -41,6 +41,7 @@ from gangsched.core.state.timers import DeadlineKind, Deadlines, Retries, Timers
 from gangsched.core.types.clock import Clock
 from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo, Preemption
+from gangsched.core.types.states import ENDED
 from gangsched.core.why import Why
 from gangsched.model.effects import Effect
 from gangsched.model.objects import Pod
@@ -292,7 +293,7 @@ class SharedState:
             info.group.move(info, state)
         else:
             info.state = state
-        self.left_node(info.uid)
+        self.left_node(info.uid, info.pod if state in ENDED else None)
 
     def release(self, info: PodInfo) -> None:
         """Releases what a pod holds, reserved or on its node; the freed room may cure other groups."""
@@ -309,10 +310,12 @@ class SharedState:
         """Returns a cheap lower bound of the priorities of pods on nodes."""
         return min(min(self.cache.priorities, default=2**31), self.lowest_of_groups)
 
-    def left_node(self, uid: str) -> None:
+    def left_node(self, uid: str, pod: Pod | None = None) -> None:
         """Handles a pod that has left its node: if it was the last victim of a group, that group gets its
-        turn."""
+        turn. pod: it has ended, or is gone, so that nothing uses its claims for it."""
         self.stuck.pop(uid, None)
+        if pod is not None and pod.spec.resource_claims and uid in self.victims:
+            self.claim_uses.victim_gone(pod, self.now_s + DEALLOCATED_WITHIN_S)
         for preemption in self.victims.pop(uid, ()):
             del preemption.waits_for[uid]
             if not preemption.waits_for:

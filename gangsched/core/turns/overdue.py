@@ -148,8 +148,9 @@ DEADLINES: tuple[Deadline, ...] = (
     Deadline(
         "left claims",
         (DeadlineKind.LEFT_CLAIM,),
-        "a resource claim has been allocated for `settleSeconds` and no pod of its has started",
-        "gives it back, unless one is about to start",
+        "a resource claim has been allocated for `settleSeconds` and no pod of its has started; or for 5 s"
+        " after its last pod, a victim, has gone",
+        "gives it back, unless a pod of its is about to start, or runs",
         (_GROUPS, _CHANGES, _LINE, _DEADLINES, _EFFECTS),
         lambda on: on.parts.binder.claims.sweep,
     ),

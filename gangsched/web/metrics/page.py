@@ -329,7 +329,7 @@ def _resource_claims(reading: Reading) -> Iterator[Metric]:
         (
             "claims_taken_back",
             "taken_back",
-            "Resource claims whose devices were given back, unused.",
+            "Resource claims whose devices were given back: unused, or left by victims and not freed since.",
         ),
         (
             "claims_swept",

@@ -264,7 +264,7 @@ class Membership:
         if info.pod.spec.resource_claims and shared.cache.claims.groups:
             shared.claim_uses.user_gone(info.pod, shared.now_s + shared.settings.settle_s)
         shared.release(info)
-        shared.left_node(uid)
+        shared.left_node(uid, info.pod)
         if info.group is not None:
             self._leave_group(info, info.group)
 
