@@ -58,7 +58,7 @@ class ClaimCluster(Cluster):
         self.resource_claims: dict[str, Json] = {}
         self.claim_answer: Callable[[ef.PatchClaim], str] = lambda patch: "ok"
         self.held_patches: list[ef.PatchClaim] = []
-        self.shows_claims = True
+        self.shows_claims = self.answers_reads = True
         self.others: dict[tuple[str, str], Any] = {}
         super().__init__(**options)
         self.device_class("gpu", f"device.driver == '{DRIVER}'")
@@ -149,7 +149,8 @@ class ClaimCluster(Cluster):
             if isinstance(effect, ef.PatchClaim):
                 self._patch_claim(effect)
             elif isinstance(effect, ef.GetClaim):
-                self.tell(ev.ClaimRead(effect.uid, self._stored(effect.uid)))
+                if self.answers_reads:
+                    self.read_claim(effect.uid)
             elif isinstance(effect, ef.BumpClaim):
                 raw = self.resource_claims.get(effect.uid)
                 if raw is not None:
@@ -159,6 +160,10 @@ class ClaimCluster(Cluster):
                 for patch in [one for one in self.held_patches if one.cause_id == effect.cause_id]:
                     self.held_patches.remove(patch)
                     self.tell(ev.ClaimCancelled(patch.uid, patch.ticket))
+
+    def read_claim(self, uid: str) -> Self:
+        """The API server's answer to GetClaim: the claim as it is in the store."""
+        return self.tell(ev.ClaimRead(uid, self._stored(uid)))
 
     def _stored(self, uid: str) -> ResourceClaim | None:
         raw = self.resource_claims.get(uid)

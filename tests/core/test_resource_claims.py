@@ -509,6 +509,23 @@ def test_a_victims_device_is_not_taken_before_its_claim_is_given_back() -> None:
     assert c.are_bound("p", "q") == [True, True]
 
 
+def test_a_claim_that_cannot_be_read_is_told_until_it_can() -> None:
+    """What has come of a write is not known; nothing is bound, and nothing written, until it is."""
+    c = ClaimCluster().offer("n")
+    c.answers_reads = False
+    c.claim_answer = lambda patch: "late" if patch.is_status and patch.name == "g-1-gpu" else "ok"
+    c.submit(gang(c, "g", 2, wish())).run()
+    [read] = c.all(ef.GetClaim)
+    c.tell(ev.ClaimUnread(read.uid, "403 Forbidden")).run()
+    [told] = [one for one in c.all(ef.RecordEvent) if one.reason == "AnswerUnclear"]
+    assert told.message.endswith("a clear answer: reading resource claim d/g-1-gpu: 403 Forbidden")
+    assert not c.n_bound()
+    c.read_claim(read.uid).run()
+    assert c.n_bound() == 2
+    c.tell(ev.ClaimUnread(read.uid, "too late")).run()
+    assert [one for one in c.all(ef.RecordEvent) if one.reason == "AnswerUnclear"] == [told]
+
+
 @pytest.mark.parametrize("how", ["gone", "ended"])
 def test_what_a_victim_leaves_is_given_back_where_the_controller_is_silent(how: str) -> None:
     c = ClaimCluster().offer("n", gpus_each=1)

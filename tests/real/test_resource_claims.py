@@ -11,16 +11,14 @@ import pytest
 import yaml
 
 from tests.real.answers import printed
-from tests.real.claimed import CLAIM_RIGHTS, CLAIMS, DRIVER, ClaimCluster, device, request, wish
+from tests.real.claimed import CLAIMS, DRIVER, ClaimCluster, device, request, wish
 from tests.real.cluster import MERGE, PODS
-from tests.real.picture import Json, is_live, node_of, reason_of
-from tests.support.applying import apply
+from tests.real.picture import Json, is_live, node_of
 
 pytestmark = pytest.mark.real
 
 LATE_S = 0.5
 USES_OWN = {"claims": [{"name": "own"}]}
-ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/gangsched-resource-claims"
 
 
 def test_a_gang_of_claims_is_bound_whole(claim_cluster: ClaimCluster) -> None:
@@ -223,54 +221,6 @@ def test_what_if_reads_the_templates_that_pods_name(claim_cluster: ClaimCluster,
     code, found = asked("two")
     assert code == 3
     assert [note.partition(":")[0] for note in found["notes"]] == ["ResourceClaimTemplate two"]
-
-
-def allow_all_but(cluster: ClaimCluster, verb: str, resource: str) -> None:
-    """The rights of deploy/resource-claims.yaml without one of them."""
-    role = next(yaml.safe_load_all(CLAIM_RIGHTS.read_text()))
-    rules = [
-        {**rule, "resources": [one], "verbs": [v for v in rule["verbs"] if (v, one) != (verb, resource)]}
-        for rule in role["rules"]
-        for one in rule["resources"]
-    ]
-    body = {**role, "rules": [rule for rule in rules if rule["verbs"]]}
-    cluster.plane.request("PUT", ROLE, body)
-
-
-@pytest.mark.since(36)
-def test_a_missing_right_to_write_is_named_by_the_pods(claim_cluster: ClaimCluster) -> None:
-    c = claim_cluster
-    c.offer(1, devices=4)
-    c.device_class()
-    c.template("one", wish())
-    c.schedule()
-    for i, what in enumerate(("resourceclaims", "resourceclaims/status", "resourceclaims/binding")):
-        allow_all_but(c, "patch", what)
-        c.claiming(f"g{i}", pods=2)
-        c.held(f"g{i}", says=f'cannot patch resource "{what}"')
-        apply(c.plane, CLAIM_RIGHTS)
-        c.whole(f"g{i}")
-        c.delete(f"g{i}")
-
-
-@pytest.mark.parametrize(
-    "what",
-    ["resourceclaims", "resourceslices", pytest.param("devicetaintrules", marks=pytest.mark.since(37))],
-)
-def test_a_missing_right_to_read_is_named_by_the_pods(claim_cluster: ClaimCluster, what: str) -> None:
-    c = claim_cluster
-    c.offer(1)
-    c.device_class()
-    c.template("one", wish())
-    c.claiming("a", pods=2)
-    c.resolved("a")
-    allow_all_but(c, "list", what)
-    c.schedule()
-    says = f"it is not known which {what}.resource.k8s.io there are: listing them is not allowed"
-    c.picture.until(lambda: all(says in reason_of(pod) for pod in c.members("a")), "the right is named")
-    assert not c.n_bound("a")
-    apply(c.plane, CLAIM_RIGHTS)
-    c.whole("a")
 
 
 def test_a_history_is_judged_when_the_watch_of_claims_has_shown_it(

@@ -45,6 +45,7 @@ from gangsched.model.events import (
     BindFailed,
     BindSucceeded,
     BindUnknown,
+    ClaimUnread,
     HookAnswered,
     PodRead,
     PodUnread,
@@ -173,6 +174,11 @@ class Binder:
         info = self._shared.cache.pods.get(event.uid)
         if info is not None and info.group is not None and info.bind is BindState.READING:
             self._reporter.bind_unclear(info.group, f"reading {info.pod.key}: {event.message}")
+
+    def report_unread_claim(self, event: ClaimUnread) -> None:
+        """As report_unread, of a claim that members want."""
+        for group, why in self.claims.unread(event):
+            self._reporter.bind_unclear(group, why)
 
     def _read(self, info: PodInfo, group: Group) -> None:
         """Asks the server whether the pod is bound: its answer decides."""

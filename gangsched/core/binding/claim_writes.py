@@ -40,6 +40,7 @@ from gangsched.model.events import (
     ClaimRead,
     ClaimRefused,
     ClaimUnclear,
+    ClaimUnread,
 )
 from gangsched.model.resource_claims.objects import (
     CLAIMED_FOR_KEY,
@@ -351,10 +352,14 @@ class ClaimWrites:
 
     def _tell(self, record: ClaimRecord) -> None:
         """Has the groups looked at whose members want the claim."""
-        for pod in record.wants:
-            info = self._shared.cache.pods.get(pod)
-            if info is not None and info.group is not None:
-                self._shared.mark_group(info.group)
+        for group in self._groups(record):
+            self._shared.mark_group(group)
+
+    def _groups(self, record: ClaimRecord) -> Iterable[Group]:
+        infos = (self._shared.cache.pods.get(pod) for pod in record.wants)
+        return {
+            id(one.group): one.group for one in infos if one is not None and one.group is not None
+        }.values()
 
     # -- answers ---------------------------------------------------------------------------------------
 
@@ -415,6 +420,15 @@ class ClaimWrites:
         else:
             self._settled(record, claim)
             self.advance()
+
+    def unread(self, event: ClaimUnread) -> Iterable[tuple[Group, str]]:
+        """Returns the groups whose members want a claim of which it is still not known what a write has come
+        to, and why."""
+        record = self._shared.claim_uses.records.get(event.uid)
+        if record is None or record.latest is None or record.write is not ClaimWrite.READ:
+            return ()
+        why = f"reading resource claim {record.latest.key}: {event.message}"
+        return [(group, why) for group in self._groups(record)]
 
     def bumped(self, event: ClaimBumped) -> None:
         record = self._shared.claim_uses.records.get(event.uid)

@@ -192,7 +192,7 @@ class Answers:
             ev.ClaimUnclear: binder.claims.unclear,
             ev.ClaimCancelled: binder.claims.cancelled,
             ev.ClaimRead: binder.claims.read,
-            ev.ClaimUnread: lambda e: None,
+            ev.ClaimUnread: binder.report_unread_claim,
             ev.ClaimBumped: binder.claims.bumped,
             ev.PodRead: lambda e: self._seen(e, binder.read(e)),
             ev.PodUnread: binder.report_unread,
