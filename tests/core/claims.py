@@ -91,7 +91,8 @@ class ClaimCluster(Cluster):
 
     def make_claim(self, name: str, spec: Json, *, owner: Pod | None = None, **status: Any) -> Json:
         """A claim is created; with an owner as its controller does."""
-        meta: Json = {"name": name, "namespace": "d", "uid": f"uid-{name}"}
+        namespace = "d" if owner is None else owner.metadata.namespace
+        meta: Json = {"name": name, "namespace": namespace, "uid": f"uid-{name}"}
         if owner is not None:
             meta["ownerReferences"] = [
                 {

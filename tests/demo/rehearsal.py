@@ -15,21 +15,24 @@ import msgspec
 from msgspec.structs import replace
 
 from gangsched.config import Settings
-from gangsched.core.explaining.reports import GroupView, NodeView, view_groups, view_nodes
+from gangsched.core.explaining.reports import GroupView, NodeView
 from gangsched.lab.apiserver.simulated.nodes.scripts import script_of
+from gangsched.lab.demo.claimed import views
 from gangsched.lab.demo.play import Play, Show
 from gangsched.lab.demo.samples import find_samples, read
 from gangsched.lab.demo.scene import Chronicle
 from gangsched.lab.demo.shows.screen import Frame
 from gangsched.lab.demo.shows.show import Lines
-from gangsched.lab.demo.stage import QUEUEING, remaining_text
-from gangsched.lab.demo.story import N_GPUS, N_NODES, N_RACKS, STORY, Action, Delete, Report, Step
-from gangsched.lab.sim.objects import at
+from gangsched.lab.demo.stage import QUEUEING, answer_of, remaining_text
+from gangsched.lab.demo.story import N_GPUS, N_NODES, N_RACKS, STORY, Action, Delete, Explain, Report, Step
+from gangsched.lab.sim.objects import at, make_node
 from gangsched.model.objects import Pod
+from gangsched.model.resource_claims.objects import DEVICE_CLASSES, SLICES, DeviceClass, ResourceSlice
 from gangsched.model.stated.bandwidth import REMAINING_KEY
-from tests.support.scenario import Cluster, cluster
+from tests.core.claims import ClaimCluster, Json
 
 SAMPLES = find_samples()
+_LISTED = {"DeviceClass": (DEVICE_CLASSES, DeviceClass), "ResourceSlice": (SLICES, ResourceSlice)}
 
 
 class Rehearsal:
@@ -37,7 +40,10 @@ class Rehearsal:
 
     def __init__(self, *, nodes: int = N_NODES, show: Show | None = None) -> None:
         settings = Settings(queueing=QUEUEING)
-        self.world: Cluster = cluster(nodes=nodes, gpus=N_GPUS, racks=N_RACKS, settings=settings)
+        self.world = ClaimCluster(settings=settings)
+        for i in range(nodes):
+            self.world.node(make_node(f"n{i}", gpus=N_GPUS, rack=f"r{i % N_RACKS}"))
+        self._templates: dict[str, Json] = {}
         self._run_s: dict[str, float] = {}
         self._ends_s: dict[str, float] = {}
         self.lines = Lines(io.StringIO())
@@ -64,26 +70,47 @@ class Rehearsal:
 
     # -- the stage -------------------------------------------------------------------------------------
 
-    async def act(self, action: Action) -> None:
+    async def act(self, action: Action) -> str:
+        if isinstance(action, Explain):
+            return answer_of(self.world.scheduler, action.group, self.world.now_s)
         if isinstance(action, Delete):
             names = [pod.metadata.name for pod in self.world.pods.values()]
             jobs = tuple(f"{job}-" for job in action.jobs)
             self.world.delete(*(name for name in names if name.startswith(jobs)))
-            return
+            return ""
         if isinstance(action, Report):
             for number, node in enumerate(list(self.world.nodes.values())):
                 text = remaining_text(action.left_mbps(number), at(self.world.now_s))
                 notes = {**(node.metadata.annotations or {}), REMAINING_KEY: text}
                 self.world.node(replace(node, metadata=replace(node.metadata, annotations=notes)))
-            return
+            return ""
         for document in read(SAMPLES, action.file, action.only):
-            pods = pods_of(document.body)
-            self._run_s.update((pod.metadata.uid, run_s(document.body)) for pod in pods)
+            self._create(document.body)
+        return ""
+
+    def _create(self, body: Json) -> None:
+        kind, name = body["kind"], body["metadata"]["name"]
+        if kind == "Node":
+            node = make_node(name, gpus=0, listed=False)
+            labels = body["metadata"]["labels"]
+            self.world.node(replace(node, metadata=replace(node.metadata, labels=labels)))
+        elif kind in _LISTED:
+            own = {"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": body["spec"]}
+            listed, type_ = _LISTED[kind]
+            self.world.put(listed, own, type_)
+        elif kind == "ResourceClaimTemplate":
+            self._templates[name] = body["spec"]["spec"]
+        else:
+            pods = pods_of(body)
+            for pod in pods:
+                self._run_s[pod.metadata.uid] = run_s(body)
+                for one in pod.spec.resource_claims or ():
+                    spec = self._templates[one.resource_claim_template_name or ""]
+                    self.world.make_claim(f"{pod.metadata.name}-{one.name}", spec, owner=pod)
             self.world.submit(pods)
 
     def look(self) -> tuple[Sequence[GroupView], Sequence[NodeView], float]:
-        scheduler = self.world.scheduler
-        return view_groups(scheduler), view_nodes(scheduler), self.world.now_s
+        return *views(self.world.scheduler), self.world.now_s
 
     async def pass_time(self, seconds: float) -> None:
         """Every group has its turn, what is bound starts to run and ends as it says, deadlines pass."""
@@ -117,4 +144,9 @@ def pods_of(body: dict[str, Any]) -> list[Pod]:
 
 def _pod(name: str, metadata: dict[str, Any], spec: dict[str, Any]) -> Pod:
     own = {**metadata, "name": name, "namespace": "default", "uid": f"uid-{name}"}
-    return msgspec.convert({"metadata": own, "spec": spec, "status": {"phase": "Pending"}}, Pod)
+    claims = [
+        {"name": one["name"], "resourceClaimName": f"{name}-{one['name']}"}
+        for one in spec.get("resourceClaims", ())
+    ]
+    status = {"phase": "Pending", "resourceClaimStatuses": claims}
+    return msgspec.convert({"metadata": own, "spec": spec, "status": status}, Pod)

@@ -15,6 +15,8 @@ from gangsched.lab.demo.samples import find_samples, read
 from gangsched.lab.demo.story import STORY, Apply
 from tests.support.wheels import built, put_in
 
+_KINDS = "Pod, Job, Node, DeviceClass, ResourceSlice or ResourceClaimTemplate"
+
 
 def test_every_file_of_the_story_is_there() -> None:
     folder = find_samples()
@@ -69,9 +71,12 @@ print(folder)
     [
         ("{", "is not YAML: "),
         ("", "has no object named at all"),
-        ("- a\n", "has a document that is no Pod or Job with a name"),
-        ("apiVersion: v1\nkind: Service\nmetadata: {name: a}\n", "has a document that is no Pod or Job"),
-        ("apiVersion: v1\nkind: Pod\nmetadata: {}\n", "has a document that is no Pod or Job with a name"),
+        ("- a\n", f"has a document that is no {_KINDS} with a name"),
+        (
+            "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n",
+            f"has a document that is no {_KINDS} with a name",
+        ),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {}\n", f"has a document that is no {_KINDS} with a name"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: other}\n", "has no object named wanted"),
     ],
 )

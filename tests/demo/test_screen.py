@@ -87,10 +87,19 @@ def test_who_is_deleted_stays_in_the_table_and_off_the_map(frames: list[Frame]) 
     assert row(lines, "train").split()[1:] == ["train", "deleted", "4"]
 
 
+def test_devices_by_claims_are_on_the_map_and_the_answer_is_whole(frames: list[Frame]) -> None:
+    for width in (72, 100):
+        lines = drawn(frames[-1], width=width)
+        assert any(line.startswith("rack-4  ■■■■···· ········") for line in lines)
+        caption = " ".join(lines[2:7])
+        assert "8 pass `device.attributes['gpu.nvidia.com'].productName.contains('H100')`" in caption
+        assert "4 in use (4 by gang default/rollout), 4 free." in caption
+
+
 def test_low_terminals_show_the_living_first(frames: list[Frame]) -> None:
     lines = drawn(frames[-1], width=80, height=MIN_HEIGHT)
     assert not any(line[2:].startswith("train ") for line in lines)
-    assert row(lines, "notebook")
+    assert "node-16 gpu-[0-3]" in row(lines, "rollout"), "its devices by claims too"
 
 
 def test_without_colours_gangs_are_letters(frames: list[Frame]) -> None:

@@ -11,6 +11,7 @@ from gangsched.lab.demo.scene import DELETED, RUNNING, Chronicle, promise_of
 from gangsched.lab.demo.shows.summary import summary
 from gangsched.lab.demo.story import STORY, held_by
 from gangsched.lab.sim.objects import make_pod
+from gangsched.model import effects as ef
 from tests.demo.rehearsal import Rehearsal
 from tests.support.scenario import cluster
 
@@ -33,11 +34,13 @@ async def test_every_step_happens() -> None:
     assert words(play, "finetune") == ["unschedulable", "bound", "running"]
     assert words(play, "probe") == ["running", "ended"]
     assert words(play, "nightly") == ["unschedulable"]
+    assert words(play, "rollout")[-1] == RUNNING
+    assert words(play, "sweep") == ["unschedulable"]
 
 
 async def test_it_lasts_as_long_as_people_can_follow() -> None:
     play = await Rehearsal().play()
-    assert 20 < play.seen.scene.at_s < 60
+    assert 20 < play.seen.scene.at_s < 75
 
 
 async def test_the_story_has_the_numbers_that_were_seen() -> None:
@@ -78,6 +81,17 @@ async def test_a_gang_is_promised_a_start_and_small_ones_fill_in_before_it() -> 
     assert gang is not None
     bound = next(change.seen.view for change in play.seen.history("probe") if change.seen.view.nodes)
     assert set(bound.nodes) < set(gang.view.nodes), "it had two of the nodes that were kept"
+
+
+async def test_all_claims_are_reserved_before_the_first_pod_is_bound() -> None:
+    """As the story tells; the gang after it writes none."""
+    play = await Rehearsal().play()
+    sent = [one for one in play.world.effects if isinstance(one, ef.PatchClaim | ef.BindPod)]
+    first = next(i for i, one in enumerate(sent) if isinstance(one, ef.BindPod) and "rollout" in one.name)
+    claimed = [i for i, one in enumerate(sent) if isinstance(one, ef.PatchClaim) and one.is_status]
+    assert len(claimed) == 4
+    assert max(claimed) < first
+    assert {one.name for one in play.world.all(ef.PatchClaim)} == {f"rollout-{k}-gpu" for k in range(4)}
 
 
 async def test_a_step_that_does_not_happen_ends_it_and_says_what_is_missing() -> None:
@@ -131,7 +145,7 @@ async def test_lines_tell_one_thing_after_the_other() -> None:
     assert stamps == sorted(stamps)
     told = [" ".join(line[6:].split()) for line in play.said if line]
     for expected in (
-        "2 of 15: A training gang of 4 pods with 8 GPUs each: all four start, or none.",
+        "2 of 19: A training gang of 4 pods with 8 GPUs each: all four start, or none.",
         "$ kubectl apply -f config/samples/gang-ours.yaml",
         "train running 4 of 4",
         "learners waiting 2 of 2 reserved on n[4,8], 16 GPUs; "
@@ -157,6 +171,13 @@ async def test_lines_tell_one_thing_after_the_other() -> None:
         "probe running 2 of 2",
         "simulate ended 4 of 4",
         "finetune running 8 of 8",
+        "$ kubectl apply -f config/samples/demo/claims-nodes.yaml",
+        "rollout running 4 of 4",
+        "First all four claims were reserved, then the pods bound: 4 GPUs of node-16.",
+        "sweep unschedulable 4 of 6 fit; member sweep-4: 0/18 nodes are available: "
+        "17 node(s) without the devices for request gpu (class gpu.nvidia.com), "
+        "1 cannot allocate all claims.",
+        "$ gangsched explain default/sweep",
     ):
         assert expected in told, (expected, told)
         told = told[told.index(expected) :]
@@ -168,13 +189,14 @@ async def test_the_summary_tells_every_life_with_its_end() -> None:
     text = "\n".join(lines)
     assert [line.split()[0] for line in lines[1:-1] if line[2] != " "] == [
         *("lone", "train", "mpi", "learners", "actors", "pretrain", "evaluate", "notebook", "stream"),
-        *("simulate", "finetune", "nightly", "probe"),
+        *("simulate", "finetune", "nightly", "probe", "rollout", "sweep"),
     ]
     assert "bound after 0 ms: 4 pods, 32 GPUs on n[1,5,9,13]" in text
     assert "deleted; what it had is free" in text
     assert "held 16 GPUs on n[4,8]: group default/actors does not exist\n" in text
     assert "gave all of it back, after 6.0 s in Permit" in text
     assert "35.0 s  It starts by 2026-01-01 00:01 UTC: room is kept for it on 8 nodes\n" in text
+    assert "bound after 0 ms: 4 pods, 4 GPUs on node-16" in text
     assert max(map(len, lines)) <= 90, max(lines, key=len)
     assert lines[-1] == "At no moment was a gang bound in part, or a GPU given to two pods."
 

@@ -111,12 +111,14 @@ def test_in_a_pipe_it_prints_lines_and_goes_on_when_asked_to(tmp_path: Path) -> 
         order += ["pretrain   unschedulable", "train      deleted", "pretrain   running"]
         order += ["evaluate   waiting", "notebook   unschedulable", "notebook   running"]
         order += ["stream     running", "simulate   running", "finetune   unschedulable"]
-        order += ["probe      running", "simulate   ended", "finetune   running", "What happened in"]
+        order += ["probe      running", "simulate   ended", "finetune   running", "rollout    running"]
+        order += ["explain default/sweep", "4 in use (4 by gang default/rollout), 4 free", "What happened in"]
         places = [said.index(text) for text in order]
         assert places == sorted(places)
         assert "At no moment was a gang bound in part, or a GPU given to two pods." in said
         assert f"export KUBECONFIG={kubeconfig}" in said
-        assert running_pods(kubeconfig) == 1 + 9 + 2 + 6 + 1 + 2 + 8, "the lone pod, mpi, learners, actors, …"
+        n_running = 1 + 9 + 2 + 6 + 1 + 2 + 8 + 4
+        assert running_pods(kubeconfig) == n_running, "the lone pod, mpi, learners, actors, …"
         assert demo.process.poll() is None
         assert "default/nightly" in running_top(said), "it waits for the eight nodes"
         demo.interrupt()
@@ -231,7 +233,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
 def test_a_reader_who_goes_away_ends_it_quietly(tmp_path: Path) -> None:
     demo = Demo(tmp_path / "home", "--speed=20")
     try:
-        demo.until(lambda said: "1 of 15" in said)
+        demo.until(lambda said: f"1 of {len(STORY)}" in said)
         os.close(demo._master)
         assert demo.process.wait(PATIENCE_S) == 141
         assert demo.process.stderr is not None
@@ -251,7 +253,7 @@ def test_a_full_disk_ends_it_with_one_line() -> None:
 def test_a_narrow_terminal_gets_lines_and_gets_the_reason(tmp_path: Path) -> None:
     demo = Demo(tmp_path / "home", "--speed=20", columns=50)
     try:
-        said = demo.until(lambda said: "1 of 15" in said)
+        said = demo.until(lambda said: f"1 of {len(STORY)}" in said)
         assert said.startswith(
             "the terminal has 50 x 40 cells, the table needs 72 x 20: a line for each change"
         )

@@ -84,7 +84,7 @@ def test_the_page_works_as_it_says(reader: Reader) -> None:
     demo, serve, schedule, apply, get_pods, devices, *more = lines
     apply_big, events, queue, story, doctor, *more = more
     in_a_cluster = next(i for i, line in enumerate(more) if line.startswith("docker"))
-    serve_broken, *broken, crds, other = more[:in_a_cluster]
+    serve_broken, *broken, claimed_nodes, by_claims, claims, who_has, crds, other = more[:in_a_cluster]
     assert demo == "make demo"  # tests/demo plays it
 
     server = reader.start(serve, "--port", "0")
@@ -128,6 +128,12 @@ def test_the_page_works_as_it_says(reader: Reader) -> None:
     until(lambda: "serving" in scheduler.tail(), timeout_s=PATIENCE_S, story=scheduler.tail)
     (reader.folder / "steady.yaml").write_text(steady)
     what_breaks(reader, broken, here)
+
+    reader.type(claimed_nodes)
+    reader.type(by_claims)
+    shown = reader.until(claims, lambda text: text.count("allocated,reserved") == 4)
+    assert shown.count("rollout-") == 4
+    assert "default/rollout 4" in reader.type(who_has)
 
     reader.type(crds)
     assert "podgroup.scheduling.x-k8s.io/train-coscheduling created" in reader.until(

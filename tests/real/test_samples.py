@@ -12,12 +12,15 @@ import yaml
 from gangsched.errors import ApiError
 from gangsched.lab.controlplane.processes import ControlPlane, KubectlFailed
 from gangsched.model.pod_group import GANG_KEY
+from tests.real.claimed import ClaimCluster
 from tests.real.cluster import CRD, PODS, REPO, Cluster
 from tests.real.picture import GPU
 
 pytestmark = pytest.mark.real
 
 SAMPLES = sorted((REPO / "config" / "samples").glob("*.yaml"))
+BY_CLAIMS = REPO / "config" / "samples" / "gang-claims.yaml"
+CLAIMED_NODES = BY_CLAIMS.parent / "demo" / "claims-nodes.yaml"
 
 
 @pytest.fixture
@@ -27,10 +30,28 @@ def applied(cluster: Cluster, sample: Path) -> Iterator[list[dict[str, Any]]]:
     cluster.plane.kubectl("delete", "--wait=false", "--ignore-not-found", "-f", str(sample))
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("sample", [one for one in SAMPLES if one != BY_CLAIMS], ids=lambda path: path.stem)
 def test_sample_is_accepted_and_bound(cluster: Cluster, applied: list[dict[str, Any]]) -> None:
     cluster.nodes(5)
     cluster.schedule()
+    all_bound(cluster, applied)
+
+
+def test_the_sample_with_claims_gets_the_model_that_it_selects(claim_cluster: ClaimCluster) -> None:
+    c = claim_cluster
+    for name in ("node-16", "node-17"):
+        c.node(name, [])
+    c.plane.kubectl("apply", "--validate=strict", "-f", str(CLAIMED_NODES))
+    c.schedule()
+    c.plane.kubectl("apply", "--validate=strict", "-f", str(BY_CLAIMS))
+    all_bound(c, list(yaml.safe_load_all(BY_CLAIMS.read_text())))
+    c.plane.kubectl("delete", "--wait=false", "job", "rollout")
+    given = {one for k in range(4) for one in c.devices_of(f"rollout-{k}")}
+    assert {(driver, pool) for driver, pool, _ in given} == {("gpu.nvidia.com", "node-16")}
+    assert len(given) == 4
+
+
+def all_bound(cluster: Cluster, applied: list[dict[str, Any]]) -> None:
     names = [document["metadata"]["name"] for document in applied if document["kind"] == "Pod"]
     for job in (document for document in applied if document["kind"] == "Job"):
         # As the Job's controller would, which nobody runs here.

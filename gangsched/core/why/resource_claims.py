@@ -6,7 +6,8 @@ from gangsched.core.why import MAX_NAMED, Because
 from gangsched.model.resource_claims.objects import DeviceId, ResourceClaim
 from gangsched.model.text.printable import marked, several
 
-_MAX_EXPRESSION = 60
+# Enough for an attribute of gpu.nvidia.com and what it is compared with.
+_MAX_EXPRESSION = 72
 
 
 class InUseBy(Because, frozen=True):

@@ -139,6 +139,7 @@ class Performance:
             f"  export KUBECONFIG={shlex.quote(str(stage.kubeconfig))}",
             "  kubectl get pods,nodes -o wide",
             "  kubectl describe pod notebook",
+            "  kubectl get resourceclaims       # whose claims of GPUs are allocated",
             "  kubectl get events --sort-by=.lastTimestamp",
             f"  {_program()} queue --start --server {stage.server}",
             "  kubectl delete job finetune      # eight nodes become empty, and nightly starts",

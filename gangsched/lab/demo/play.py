@@ -30,8 +30,11 @@ class StoryFailed(GangschedError):
 class Stage(Protocol):
     """Where the story happens."""
 
-    async def act(self, action: Action) -> None:
-        """Does one thing as a user, or a node's agent, would. Raises: ApiError, ConfigError."""
+    async def act(self, action: Action) -> str:
+        """Does one thing as a user, or a node's agent, would; returns the answer to a question, else "".
+
+        Raises: ApiError, ConfigError.
+        """
         ...
 
     def look(self) -> tuple[Sequence[GroupView], Sequence[NodeView], float]:
@@ -80,7 +83,7 @@ class Play:
             self._show.begin(number, len(story), step)
             await self.pause(READ_S)
             for action in step.does:
-                await self._stage.act(action)
+                self.chronicle.answer = await self._stage.act(action)
             await self._until(number, step)
             self._show.happened(step.shows(self.chronicle))
             await self.pause(step.linger_s)

@@ -20,7 +20,15 @@ HERE = Path("config") / "samples"
 INSTALLED = "share/gangsched/samples"  # of gangsched/lab/pyproject.toml
 NAMESPACE = "default"
 JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
-_COLLECTIONS = {("v1", "Pod"): f"/api/v1/namespaces/{NAMESPACE}/pods", ("batch/v1", "Job"): JOBS}
+_DEVICES, _CLAIMS = "resource.k8s.io/v1", f"/apis/resource.k8s.io/v1/namespaces/{NAMESPACE}"
+_COLLECTIONS = {
+    ("v1", "Pod"): f"/api/v1/namespaces/{NAMESPACE}/pods",
+    ("batch/v1", "Job"): JOBS,
+    ("v1", "Node"): "/api/v1/nodes",
+    (_DEVICES, "DeviceClass"): f"/apis/{_DEVICES}/deviceclasses",
+    (_DEVICES, "ResourceSlice"): f"/apis/{_DEVICES}/resourceslices",
+    (_DEVICES, "ResourceClaimTemplate"): f"{_CLAIMS}/resourceclaimtemplates",
+}
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -81,5 +89,6 @@ def _document(item: object, path: Path) -> Document:
         collection = _COLLECTIONS[item["apiVersion"], item["kind"]]
         return Document(str(item["metadata"]["name"]), collection, item)
     except (KeyError, TypeError):
-        known = " or ".join(kind for _, kind in _COLLECTIONS)
+        *others, last = (kind for _, kind in _COLLECTIONS)
+        known = f"{', '.join(others)} or {last}"
         raise ConfigError(f"has a document that is no {known} with a name", source=str(path)) from None

@@ -22,6 +22,7 @@ RUNNING = "running"
 # A demo that goes on (--keep) also shows other work: this much of the past is enough for a table.
 _MAX_GONE = 100
 _PROMISE = re.compile(r"It starts by [^.]*\.")
+_DEVICES = re.compile(r": (of [0-9]+ devices? on .*? free)")
 _MAX_CHANGES = 10_000
 
 
@@ -82,9 +83,11 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Chronicle:
-    """Everything seen, in order; and whether an invariant was ever violated."""
+    """Everything seen, in order; the answer to the last question; and whether an invariant was ever
+    violated."""
 
     def __init__(self) -> None:
+        self.answer = ""
         self.scene = Scene(0.0, 0.0)
         self.changes: list[Change] = []
         self.broken: list[str] = []
@@ -143,6 +146,12 @@ def promise_of(seen: Seen) -> str:
     """The sentence that promises its start; "" if there is none."""
     found = _PROMISE.search("" if seen.gone else seen.view.why)
     return found.group() if found is not None else ""
+
+
+def devices_found(answer: str) -> str:
+    """Which devices a claim finds, by an explanation, and who has the others; "" if it does not say."""
+    found = _DEVICES.search(answer)
+    return found.group(1) if found is not None else ""
 
 
 def took_s(view: GroupView) -> float | None:

@@ -17,13 +17,16 @@ import msgspec
 
 from gangsched.config import SchedulerConfig, TracingSettings, default_config
 from gangsched.config.queueing import QueueingSettings
-from gangsched.core.explaining.reports import GroupView, NodeView, view_groups, view_nodes
+from gangsched.core.explaining.explain import explain
+from gangsched.core.explaining.reports import GroupView, NodeView, view_nodes
+from gangsched.core.scheduler import Scheduler
 from gangsched.kube.access.credentials import load_credentials
 from gangsched.kube.client import ApiClient
 from gangsched.lab.apiserver.app import EmbeddedCluster
+from gangsched.lab.demo.claimed import views
 from gangsched.lab.demo.play import StoryFailed
 from gangsched.lab.demo.samples import JOBS, read
-from gangsched.lab.demo.story import N_GPUS, N_NODES, N_RACKS, TOTAL_MBPS, Action, Delete, Report
+from gangsched.lab.demo.story import N_GPUS, N_NODES, N_RACKS, TOTAL_MBPS, Action, Delete, Explain, Report
 from gangsched.model.owners import ORDERED
 from gangsched.model.stated.bandwidth import MEGABYTE, REMAINING_KEY, RemainingBandwidth, remaining_annotation
 from gangsched.plugins import IN_TREE
@@ -53,25 +56,27 @@ class LiveStage:
         self._client = client
         self._samples = samples
 
-    async def act(self, action: Action) -> None:
+    async def act(self, action: Action) -> str:
+        if isinstance(action, Explain):
+            return answer_of(self._app.scheduler, action.group, time.monotonic())
         if isinstance(action, Delete):
             options = msgspec.json.encode({"propagationPolicy": "Background"})
             for job in action.jobs:
                 await self._client.delete(f"{JOBS}/{job}", options)
-            return
+            return ""
         if isinstance(action, Report):
             nodes = sorted(view_nodes(self._app.scheduler), key=lambda one: (len(one.name), one.name))
             for number, node in enumerate(nodes):
                 text = remaining_text(action.left_mbps(number), datetime.now(UTC))
                 body = msgspec.json.encode({"metadata": {"annotations": {REMAINING_KEY: text}}})
                 await self._client.patch(f"/api/v1/nodes/{node.name}", body)
-            return
+            return ""
         for document in read(self._samples, action.file, action.only):
             await self._client.post(document.collection, msgspec.json.encode(document.body))
+        return ""
 
     def look(self) -> tuple[Sequence[GroupView], Sequence[NodeView], float]:
-        scheduler = self._app.scheduler
-        return view_groups(scheduler), view_nodes(scheduler), time.monotonic()
+        return *views(self._app.scheduler), time.monotonic()
 
     def validate(self) -> None:
         """Recounts the core's promises from scratch. Raises: InvariantError."""
@@ -92,6 +97,12 @@ class LiveStage:
         """Whether the scheduler has received everything that exists."""
         scheduler = self._app.scheduler
         return scheduler.is_synced and scheduler.statistics()["nodes"] == N_NODES
+
+
+def answer_of(scheduler: Scheduler, group: str, now_s: float) -> str:
+    """Returns why the group does not run; "" if there is none of that name."""
+    known = (one for key, one in scheduler.shared.groups.items() if key.name == group)
+    return next((explain(scheduler, one, now_s).answer for one in known), "")
 
 
 def remaining_text(left_mbps: int, observed_at: datetime) -> str:

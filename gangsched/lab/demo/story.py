@@ -3,7 +3,8 @@
 Data and pure functions: `wants` checks what was seen and returns "" when the step has happened, else what is
 still missing; `shows` describes it with the numbers that were seen. gangsched.lab.demo.play acts and waits.
 It fits the files of config/samples: 16 nodes of 8 GPUs, of which the first five steps leave five nodes empty,
-where the sixth needs eight; those eight are what the last four are about.
+where the sixth needs eight; those eight are what the 12th to the 15th are about. The last four are about two
+more nodes, whose GPUs are given out by resource claims.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 from gangsched.core.explaining.reports import GroupView
 from gangsched.core.types.group import GroupState
 from gangsched.lab.demo.names import host_list, seconds
-from gangsched.lab.demo.scene import DELETED, ENDED, RUNNING, Chronicle, promise_of, took_s
+from gangsched.lab.demo.scene import DELETED, ENDED, RUNNING, Chronicle, devices_found, promise_of, took_s
 
 N_NODES, N_GPUS, N_RACKS = 16, 8, 4
 TOTAL_MBPS = 1250
@@ -58,7 +59,16 @@ class Report(msgspec.Struct, frozen=True):
         return "gangsched agent --bandwidth   # on each node"
 
 
-Action = Apply | Delete | Report
+class Explain(msgspec.Struct, frozen=True):
+    """Asks why a gang does not run."""
+
+    group: str
+
+    def __str__(self) -> str:
+        return f"gangsched explain default/{self.group}"
+
+
+Action = Apply | Delete | Report | Explain
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -157,6 +167,21 @@ def inherited(heir: str, *, from_: str) -> Wants:
     return wants
 
 
+def offered(n: int, driver: str) -> Wants:
+    """The nodes offer so many devices of the driver."""
+
+    def wants(seen: Chronicle) -> str:
+        there = sum(len(node.devices.get(driver, ())) for node in seen.scene.nodes)
+        return "" if there == n else f"{there} devices of {driver} are there, it should be {n}"
+
+    return wants
+
+
+def explained() -> Wants:
+    """The last answer says which devices a claim finds."""
+    return lambda seen: "" if devices_found(seen.answer) else f"no devices are in the answer: {seen.answer}"
+
+
 def all_of(*wishes: Wants) -> Wants:
     return lambda seen: "; ".join(text for wants in wishes if (text := wants(seen)))
 
@@ -229,6 +254,11 @@ def _held(seen: Chronicle) -> str:
 
 def _kept(seen: Chronicle) -> str:
     return f"To the gang: {_promise(seen, 'finetune')} The probe fits in before that, the hour does not."
+
+
+def _devices(seen: Chronicle) -> str:
+    """Of the answer what is most telling."""
+    return f"Each claim finds: {devices_found(seen.answer)}."
 
 
 STORY: tuple[Step, ...] = (
@@ -337,5 +367,37 @@ STORY: tuple[Step, ...] = (
             "finetune", "The promise is kept: all {n_nodes} nodes, {n_gpus} GPUs. The hour comes after it."
         ),
         linger_s=1.5,
+    ),
+    Step(
+        "Two more nodes join: 8 H100 and 8 L40S, which pods get by resource claims.",
+        (Apply("demo/claims-nodes.yaml"),),
+        offered(16, "gpu.nvidia.com"),
+        always(
+            "Dynamic Resource Allocation: ResourceSlices list the GPUs, a DeviceClass is how to ask for one."
+        ),
+        linger_s=1.5,
+    ),
+    Step(
+        "A gang of 4 pods. Each has a claim for one H100, made from a template.",
+        (Apply("gang-claims.yaml"),),
+        running("rollout"),
+        bound(
+            "rollout",
+            "First all four claims were reserved, then the pods bound: {n_gpus} GPUs of {nodes}.",
+        ),
+    ),
+    Step(
+        "The next gang wants six H100 by claims. Four are free.",
+        (Apply("demo/claims-more.yaml"),),
+        refused("sweep", says="4 of 6 fit"),
+        always("So none of its claims is written, and the four stay free for others."),
+        linger_s=1.0,
+    ),
+    Step(
+        "Why does it wait?",
+        (Explain("sweep"),),
+        explained(),
+        _devices,
+        linger_s=4.0,
     ),
 )

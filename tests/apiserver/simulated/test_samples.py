@@ -28,7 +28,17 @@ SAMPLES = sorted((ROOT / "config" / "samples").glob("*.yaml"))
 CRD = ROOT / "deploy" / "crds" / "scheduling.x-k8s.io_podgroups.yaml"
 GPU = "nvidia.com/gpu"
 LIMIT_S = 40.0
+# Which nodes it needs beside those with listed GPUs.
+NEEDS = {"gang-claims": ROOT / "config" / "samples" / "demo" / "claims-nodes.yaml"}
+_DEVICES = "/apis/resource.k8s.io/v1"
 _PATHS = {
+    ("v1", "Node"): "/api/v1/nodes",
+    ("resource.k8s.io/v1", "DeviceClass"): f"{_DEVICES}/deviceclasses",
+    ("resource.k8s.io/v1", "ResourceSlice"): f"{_DEVICES}/resourceslices",
+    (
+        "resource.k8s.io/v1",
+        "ResourceClaimTemplate",
+    ): f"{_DEVICES}/namespaces/default/resourceclaimtemplates",
     ("v1", "Pod"): "/api/v1/namespaces/default/pods",
     ("batch/v1", "Job"): "/apis/batch/v1/namespaces/default/jobs",
     ("scheduling.k8s.io/v1beta1", "PodGroup"): "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups",
@@ -106,6 +116,8 @@ def held(pods: list[Object]) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 async def test_a_sample_runs_through(path: Path, tmp_path: Path) -> None:
     async with live(tmp_path) as here:
+        if path.stem in NEEDS:
+            await here.apply(NEEDS[path.stem])
         documents = await here.apply(path)
         jobs = [each for each in documents if each["kind"] == "Job"]
         n_pods = sum(each["spec"]["completions"] for each in jobs) or 1
@@ -122,6 +134,12 @@ async def test_a_sample_runs_through(path: Path, tmp_path: Path) -> None:
             for container in each["spec"]["containers"]
         )
         assert len(devices) == len(set(devices)) == asked
+        given = [
+            (result["pool"], result["device"])
+            for each in here.all("resourceclaims.resource.k8s.io")
+            for result in each["status"]["allocation"]["devices"]["results"]
+        ]
+        assert len(given) == len(set(given)) == (n_pods if path.stem in NEEDS else 0)
 
         def all_done() -> bool:
             return all(each["status"]["phase"] == "Succeeded" for each in here.all("pods")) and all(

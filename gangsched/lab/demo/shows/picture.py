@@ -23,7 +23,7 @@ from rich.terminal_theme import TerminalTheme
 from gangsched.lab.demo.shows.screen import Frame, Look, screen
 from gangsched.svg import document
 
-N_COLUMNS, N_LINES = 100, 27
+N_COLUMNS, N_LINES = 100, 29
 _CELL_X, _CELL_Y = 8.4, 19.0
 _FONT_PX = 14
 _LEFT, _TOP, _BOTTOM = 18.0, 44.0, 14.0

@@ -33,7 +33,7 @@ _STATE_STYLES = {
     GroupState.BACKOFF.value: "red",
     GroupState.UNWINDING.value: "bold red",
 }
-_CAPTION_LINES = 4
+_CAPTION_LINES = 5
 # Headline, caption, empty lines, and the cursor's own.
 _OTHER_LINES = _CAPTION_LINES + 5
 
