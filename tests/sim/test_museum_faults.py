@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -39,6 +40,7 @@ from gangsched.lab.sim.world.weather import CALM, STORM, BindFate
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model import resources
+from gangsched.model.devices import unwell
 from gangsched.model.devices.annotations import ALLOCATED_KEY
 from gangsched.model.devices.required_ids import NONE_REQUIRED
 from gangsched.model.dialects.dialect import PodGroup
@@ -404,6 +406,41 @@ def a_refused_eviction_is_repeated_for_ever(patch: Patch) -> Storm:
     return replace(STORMS["sick"], rates=replace(STORM, eviction_refused=0.9, without=BUT_DEVICES))
 
 
+def kubelets_word_is_not_read(patch: Patch) -> Storm:
+    """What they write into pods' statuses, of devices."""
+    patch.setattr(device_health, "told_by_kubelet", lambda pod, ids, claims: iter(()))
+    return STORMS["unwell"]
+
+
+def what_kubelets_do_not_know_is_sick(patch: Patch) -> Storm:
+    """As where a driver is gone for a moment."""
+    right = unwell.told_by_kubelet
+
+    def told(*of: Any) -> list[unwell.Told]:
+        return [one._replace(health="Unhealthy") for one in right(*of)]
+
+    patch.setattr(device_health, "told_by_kubelet", told)
+    return STORMS["unwell"]
+
+
+def what_kubelets_know_no_longer_is_well(patch: Patch) -> Storm:
+    """As where the driver of a sick device has gone with it."""
+    right = unwell.told_by_kubelet
+
+    def told(*of: Any) -> list[unwell.Told]:
+        return [one for one in right(*of) if one.health == "Unhealthy"]
+
+    patch.setattr(device_health, "told_by_kubelet", told)
+    return STORMS["unwell"]
+
+
+def kubelets_own_ids_are_the_pods(patch: Patch) -> Storm:
+    """Also where the pod was given others by environment."""
+    right = unwell.told_by_kubelet
+    patch.setattr(device_health, "told_by_kubelet", lambda pod, ids, claims: right(pod, {}, claims))
+    return STORMS["unwell"]
+
+
 # The mistake, and how what is found must begin.
 EXHIBITS: dict[str, tuple[Callable[[Patch], Storm], tuple[str, ...]]] = {
     "M4 the standby ignores its leader": (m4_the_standby_ignores_its_leader, ("one-holder:", "room:")),
@@ -457,6 +494,10 @@ EXHIBITS: dict[str, tuple[Callable[[Patch], Storm], tuple[str, ...]]] = {
     "every kind is waited for": (every_kind_is_waited_for, ("nothing-starves: nothing has been decided",)),
     "left unwritten": (what_a_killed_process_left_unwritten_stays_so, ("group-status:",)),
     "a refused eviction is repeated": (a_refused_eviction_is_repeated_for_ever, ("failed-devices:",)),
+    "kubelet's word is not read": (kubelets_word_is_not_read, ("failed-devices:",)),
+    "what kubelets do not know is sick": (what_kubelets_do_not_know_is_sick, ("failed-devices:",)),
+    "what kubelets know no longer is well": (what_kubelets_know_no_longer_is_well, ("failed-devices:",)),
+    "kubelet's own IDs are the pod's": (kubelets_own_ids_are_the_pods, ("failed-devices:",)),
     "a parser reads half": (a_parser_reads_half, ("room:", "devices-as-bound:", "cache-is-store:")),
 }
 

@@ -57,6 +57,11 @@ def test_evicting_for_failed_devices_is_as_safe(seed: int) -> None:
     run_or_shrink(STORMS["sick"], 2500 + seed)
 
 
+@pytest.mark.parametrize("seed", range(N_SEEDS // 8))
+def test_what_kubelets_say_of_devices_counts_and_is_as_safe(seed: int) -> None:
+    run_or_shrink(STORMS["unwell"], 2600 + seed)
+
+
 @pytest.mark.parametrize("seed", range(N_SEEDS // 4))
 def test_no_gang_needs_a_restart_to_be_placed(seed: int) -> None:
     """A restart puts everything in another order, which hides what one order never finds."""

@@ -8,7 +8,7 @@ Amounts are exact; the core's saturate at some size (`is_vast`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -267,6 +267,14 @@ def ids_in(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | No
 def ids_of(pod: Pod) -> Ids:
     """Resource -> the device IDs that a pod's annotation or labels state."""
     return ids_in(pod.metadata.annotations, pod.metadata.labels)
+
+
+def healths_in(pod: Pod) -> Iterator[tuple[tuple[str, str], str]]:
+    """Yields ((resource, ID), health) of each device of which its kubelet says something."""
+    for container in pod.status.container_statuses or ():
+        for resource in container.allocated_resources_status or ():
+            for one in resource.resources or ():
+                yield (resource.name, one.resource_id), one.health
 
 
 # -- gangs -----------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from gangsched.errors import GangschedError, InvariantError
 from gangsched.kube.election.fence import Fenced
 from gangsched.lab.sim.faults.mischief import Mischief
 from gangsched.lab.sim.faults.misuse import Misuse
+from gangsched.lab.sim.faults.sick_devices import SickDevices
 from gangsched.lab.sim.faults.tampering import Tampering
 from gangsched.lab.sim.judges.at_rest import (
     cache_is_store,
@@ -117,6 +118,7 @@ class Simulation:
         self.misuse = Misuse(
             self.api, self.timeline, self.weather, Random(f"{seed}-spite"), answer=self.deliver
         )
+        self.sick_devices = SickDevices(self.api, self.timeline, self.weather, Random(f"{seed}-sick-devices"))
         self._store_is_true = not rates.tampering_per_s
         self._decided: list[list[ef.Effect]] = []
         self.half_bound, self._one_owner, self._restarts = HalfBound(), OneOwner(), Restarts()
@@ -144,6 +146,7 @@ class Simulation:
         self.mischief.start()
         self.tampering.start()
         self.misuse.start()
+        self.sick_devices.start()
 
     # -- running ---------------------------------------------------------------------------------------
 

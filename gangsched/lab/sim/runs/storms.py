@@ -17,7 +17,7 @@ from gangsched.config.devices import DeviceSettings
 from gangsched.config.documents import KUBE_API_VERSION, KUBE_KIND
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.scheduler import Scheduler
-from gangsched.lab.sim.faults import mischief, misuse
+from gangsched.lab.sim.faults import mischief, misuse, sick_devices
 from gangsched.lab.sim.faults.fickle_plugins import KINDS
 from gangsched.lab.sim.making import make_scheduler
 from gangsched.lab.sim.runs.claim_run import (
@@ -67,7 +67,7 @@ FICKLE = replace(STORM, bad_spells=0.4)
 # STORM would lose one in eight of thousands of binds, and each loss occupies a place among those in flight.
 LARGE = replace(ROUGH, lost_before=0.01, lost_after=0.01, slow=0.01, longest_timeout_s=2.0)
 _STORM_S = 40.0
-_PACES = ("mischief_per_s", "misuse_per_s", "tampering_per_s", "bad_spells")
+_PACES = ("mischief_per_s", "misuse_per_s", "tampering_per_s", "sick_per_s", "bad_spells")
 _MEASURES = frozenset(("watch_delay_s", "longest_timeout_s", "without", "crashes", *_PACES))
 Make = Callable[[Settings], Scheduler]
 
@@ -104,6 +104,16 @@ STORMS: dict[str, Storm] = {
     "sick": Storm(
         "as storm; a pod with a failed device is evicted, with all of its gang, unless it states otherwise",
         policies_workload,
+        settings=replace(
+            FENCED,
+            devices=DeviceSettings(on_failure="evictGang", failure_grace_s=2.0),
+            on_partial_bind="unwind",
+        ),
+    ),
+    "unwell": Storm(
+        "as sick, and kubelets find devices under pods sick, and well again, or know no longer",
+        policies_workload,
+        rates=replace(STORM, sick_per_s=1.0),
         settings=replace(
             FENCED,
             devices=DeviceSettings(on_failure="evictGang", failure_grace_s=2.0),
@@ -392,6 +402,8 @@ def _faults(one: Case) -> list[str]:
             names += dict.fromkeys(trouble.DEEDS)
     if rates.misuse_per_s:
         names += misuse.DEEDS
+    if rates.sick_per_s:
+        names += sick_devices.DEEDS
     if rates.bad_spells:
         names += [kind.name for kind in KINDS]
     return [name for name in names if name not in rates.without]

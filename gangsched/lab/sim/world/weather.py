@@ -38,7 +38,8 @@ class Rates(msgspec.Struct, frozen=True):
     """Probabilities per request (or per second for mischief); all zero is good weather.
 
     tampering: edited annotations, kubelets that swap devices (lab.sim.faults.tampering); the store is then
-    wrong for a moment, so checks against it run at rest. crashes: whether mischief includes the scheduler
+    wrong for a moment, so checks against it run at rest. sick: what kubelets find out about devices
+    (lab.sim.faults.sick_devices). crashes: whether mischief includes the scheduler
     itself; a restart reorders everything. proxied: a front end answers in the API server's place, or with an
     answer about another object. throttled: 429, and that kind of request pauses. unread: a new process cannot
     list PodGroups of one kind for a while (a broken conversion webhook). misuse: hostile edits, thieves,
@@ -61,6 +62,7 @@ class Rates(msgspec.Struct, frozen=True):
     hook_late: float = 0.0
     mischief_per_s: float = 0.0
     tampering_per_s: float = 0.0
+    sick_per_s: float = 0.0
     proxied: float = 0.0
     throttled: float = 0.0
     unread: float = 0.0

@@ -8,13 +8,20 @@ lab.sim.judges.step_judges.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from gangsched.config.devices import DeviceSettings
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import GroupState
 from gangsched.lab.sim.objects import at
-from gangsched.lab.sim.reading.documents import Ids, gang_of, healthy_ids, lists_devices, start_of
+from gangsched.lab.sim.reading.documents import (
+    Ids,
+    gang_of,
+    healths_in,
+    healthy_ids,
+    lists_devices,
+    start_of,
+)
 from gangsched.lab.sim.reading.received import Received
 from gangsched.model import effects as ef
 from gangsched.model.objects import Node, Pod
@@ -37,6 +44,9 @@ class FailedDevices:
         self._settings = settings
         self._since_s: dict[str, dict[_Device, float]] = {}
         """By UID: since when each of its devices has been unhealthy."""
+        self._listed: dict[str, set[_Device]] = {}
+        self._told: dict[str, set[_Device]] = {}
+        """By UID: those that its node's list, and its kubelet, said to be unhealthy when they last said."""
         self._moved_s: dict[str, float] = {}
         """By UID: when its group was last being bound or unwound, or nothing was decided yet."""
         self._acted_s: dict[_Name, float] = {}
@@ -73,8 +83,11 @@ class FailedDevices:
                 yield f"failed-devices: {pod.key} was due to be evicted for {sorted(since_s)} at {due_s:g}"
 
     def _note(self, scheduler: Scheduler, received: Received, now_s: float) -> None:
-        """What has failed by now. A node or a list that is gone, or unreadable, changes nothing."""
+        """What has failed by now. A node or a list that is gone, or unreadable, changes nothing, and nothing
+        does a health that kubelet does not know."""
         before, self._since_s = self._since_s, {}
+        listed, self._listed = self._listed, {}
+        told, self._told = self._told, {}
         if (
             not scheduler.is_synced
         ):  # a node that fails and is gone before the first decision is never looked at
@@ -87,9 +100,11 @@ class FailedDevices:
             is_ours = pod.spec.scheduler_name in scheduler.shared.profiles
             if claim is None or not is_ours or pod.is_terminal:
                 continue
-            known = before.get(uid, {})
-            if node is not None and (failed := _failed(claim.ids, node)) is not None:
-                known = {device: known.get(device, now_s) for device in failed}
+            found = None if node is None else _failed(claim.ids, node)
+            self._listed[uid] = listed.get(uid, set()) if found is None else set(found)
+            self._told[uid] = _told(claim.ids, pod, told.get(uid, set()))
+            since_s = before.get(uid, {})
+            known = {one: since_s.get(one, now_s) for one in sorted(self._listed[uid] | self._told[uid])}
             if known:
                 self._since_s[uid] = known
                 group = infos[uid].group if uid in infos else None
@@ -136,6 +151,18 @@ def _failed(held: Ids, node: Node) -> list[_Device] | None:
     if healthy is None:
         return None
     return [(name, one) for name, ids in held.items() for one in sorted(ids - healthy.get(name, frozenset()))]
+
+
+def _told(held: Ids, pod: Pod, before: Collection[_Device]) -> set[_Device]:
+    """Those of these devices that its kubelet says are not healthy, in the pod's status; of others than these
+    it says nothing about the pod. before: what it said last."""
+    found = set()
+    for device, health in healths_in(pod):
+        if device[1] in held.get(device[0], ()) and (
+            health == "Unhealthy" or (health == "Unknown" and device in before)
+        ):
+            found.add(device)
+    return found
 
 
 def _evicted_s(pod: Pod, received: Received) -> float:
