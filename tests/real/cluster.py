@@ -183,7 +183,11 @@ class Cluster:
         """Pods by name, or all of a gang; gone when this returns."""
         for name in names:
             for pod in [one for one in list(self.picture.pods) if is_member(one, name)]:
-                self.plane.request("DELETE", f"{PODS}/{pod}", {"gracePeriodSeconds": 0})
+                try:
+                    self.plane.request("DELETE", f"{PODS}/{pod}", {"gracePeriodSeconds": 0})
+                except ApiError as error:
+                    if error.code != 404:  # a gang that has waited may have it evicted meanwhile
+                        raise
                 self.picture.until(lambda p=pod: p not in self.picture.pods, f"{pod} is gone")  # type: ignore[misc]
 
     # -- the scheduler -------------------------------------------------------------------------------
