@@ -172,7 +172,7 @@ class DeviceHealth:
     # -- at the end of a turn --------------------------------------------------------------------------
 
     def check_pods(self) -> None:
-        """Checks the pods of nodes whose devices have changed."""
+        """Checks the pods of nodes whose devices, or what is said of them, have changed."""
         cache = self._shared.cache
         for name in cache.claims.reported:
             self._changed.update(dict.fromkeys([name] if name else cache.by_node))

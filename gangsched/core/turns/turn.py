@@ -77,7 +77,7 @@ FIRST: tuple[Phase, ...] = (
     Phase(
         "failed devices",
         "finds running pods whose devices have failed, or are well again",
-        "nodes whose device list has changed",
+        "nodes whose device list has changed, or whose kubelet says something new of a pod's devices",
         (_DEADLINES, _EFFECTS),
         lambda on: on.health.check_pods,
     ),
