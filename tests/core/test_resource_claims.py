@@ -687,3 +687,50 @@ def test_a_selector_that_fails_on_a_node_that_suits_ends_the_attempt_everywhere(
     spec["pool"]["generation"] = 2
     c.slice("slice-k", spec).run()
     assert c.n_bound() == 3
+
+
+def cures(c: ClaimCluster, group: str) -> tuple[str, ...]:
+    return explain(c.scheduler, c.group(group), c.now_s).cures
+
+
+def test_a_pool_that_is_being_written_asks_for_patience_and_not_for_less() -> None:
+    c = ClaimCluster().offer("n")
+    c.slice("slice-n", gpus("n", 8) | {"pool": {"name": "n", "generation": 2, "resourceSliceCount": 2}})
+    c.submit(gang(c, "g", 1, wish())).run()
+    [cure] = cures(c, "g")
+    assert cure.startswith(f"Wait until the driver has published the rest of pool {DRIVER}/n.")
+    c.offer("m", gpus_each=1)
+    c.wait(1.0)
+    assert c.placed("g")
+    c.submit(gang(c, "h", 1, wish())).run()
+    wait, free = cures(c, "h")
+    assert wait == cure
+    assert free.startswith("Ask for less in the pods' claims, or free devices"), "either helps"
+
+
+def test_where_no_device_passes_the_selectors_are_to_be_corrected() -> None:
+    c = ClaimCluster().offer("n")
+    c.submit(gang(c, "g", 1, wish(expression=f"device.attributes['{DRIVER}'].model == 'B200'"))).run()
+    [cure] = cures(c, "g")
+    assert cure.startswith("Correct the class or the selectors in the pods' claims, or add nodes")
+
+
+def test_where_all_that_pass_are_tainted_the_taint_is_what_to_look_at() -> None:
+    sick = gpus("n", 2)
+    for one in sick["devices"]:
+        one["taints"] = [{"key": "example.com/xid", "effect": "NoSchedule"}]
+    c = ClaimCluster().offer().node(make_node("n", gpus=0, listed=False)).slice("slice-n", sick)
+    c.submit(gang(c, "g", 1, wish())).run()
+    [cure] = cures(c, "g")
+    assert cure.startswith("Repair the devices that are tainted, or let the pods' claims tolerate it")
+
+
+def test_that_devices_are_not_prepared_is_said_when_there_is_an_event_for_it() -> None:
+    c = ClaimCluster().offer("n")
+    c.submit(gang(c, "g", 1, wish())).run()
+    c.wait(100.0)
+    assert "not prepared" not in explain(c.scheduler, c.group("g"), c.now_s).answer
+    assert not [one for one in c.all(ef.RecordEvent) if one.reason == "DevicesNotPrepared"]
+    c.wait(25.0)
+    assert "not prepared" in explain(c.scheduler, c.group("g"), c.now_s).answer
+    assert [one for one in c.all(ef.RecordEvent) if one.reason == "DevicesNotPrepared"]

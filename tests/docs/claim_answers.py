@@ -154,7 +154,7 @@ def taken_back() -> ClaimCluster:
 def unprepared() -> ClaimCluster:
     c = ClaimCluster().offer("n0")
     c.submit(gang(c, "train", 2, wish())).run()
-    return c.wait(90.0)
+    return c.wait(130.0)
 
 
 def given_back() -> ClaimCluster:

@@ -84,6 +84,7 @@ _OURS = (
     "core/turns/invariants.py",
     # The answers of `gangsched explain`, which tell what to do themselves.
     "core/explaining/explain.py",
+    "core/explaining/claim_views.py",
     "core/explaining/claim_waits.py",
     "core/explaining/cures.py",
     "core/explaining/failed_devices.py",

@@ -73,7 +73,7 @@ class ClaimedDevices:
         self._free()
         for uid in self.unprepared_s.take(shared.now_s):
             info = shared.cache.pods.get(uid)
-            if info is None or info.state is not BOUND or not _waits_for_devices(info.pod):
+            if info is None or info.state is not BOUND or not waits_for_devices(info.pod):
                 continue
             if why := _why_unprepared(info, shared.cache.claims.claims_of(info.pod).values()):
                 self._reporter.pod_event(info.pod, "Warning", REASON, "Scheduling", str(why))
@@ -84,7 +84,7 @@ class ClaimedDevices:
             self._shared.cache.claims.keep(self._held.pop(uid), -1)
 
 
-def _waits_for_devices(pod: Pod) -> bool:
+def waits_for_devices(pod: Pod) -> bool:
     """Whether kubelet has not brought the pod as far as its first container."""
     if pod.status.phase not in ("", "Pending") or pod.metadata.deletion_timestamp is not None:
         return False

@@ -6,14 +6,12 @@ Called by core.explaining.explain. Not here: which devices are short (resource_c
 from __future__ import annotations
 
 from gangsched.core.binding.claim_writes import awaited
+from gangsched.core.device_audit.claimed_devices import PREPARED_WITHIN_S, waits_for_devices
 from gangsched.core.explaining.room import Found
 from gangsched.core.resource_claims.pod_claims import used_claims
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group, MemberState
 from gangsched.model.text.printable import several
-
-# Longer than a driver takes to prepare devices, as a rule.
-_PREPARED_WITHIN_S = 30.0
 
 
 def without_claims(scheduler: Scheduler, group: Group, now_s: float) -> Found | None:
@@ -69,19 +67,18 @@ def claims_written(scheduler: Scheduler, group: Group, now_s: float) -> Found | 
 
 
 def not_prepared(group: Group, now_s: float) -> Found | None:
-    """Pods that are bound with claims and have not started for a while."""
+    """Pods that are bound with claims, and that kubelet has not begun to start when there is an event."""
     idle = [
         info.pod
         for info in group.in_state(MemberState.BOUND)
-        if info.pod.spec.resource_claims and info.pod.status.phase in ("", "Pending")
+        if info.pod.spec.resource_claims and waits_for_devices(info.pod)
     ]
-    if not idle or now_s - group.since_s < _PREPARED_WITHIN_S:
+    if not idle or now_s - group.since_s < PREPARED_WITHIN_S:
         return None
     name, node, n = idle[0].metadata.name, idle[0].spec.node_name, several(len(idle), "pod")
     return Found(
-        f"It has been bound for {now_s - group.since_s:.0f} s, and {n} of it with resource claims"
-        f" {'has' if len(idle) == 1 else 'have'} not started: {name}, on {node}. If its image is there, its"
-        " devices are not prepared.",
+        f"It has been bound for {now_s - group.since_s:.0f} s, and kubelet has not begun to start {n} of it"
+        f" with resource claims: {name}, on {node}. As it seems, its devices are not prepared.",
         (
             f"kubectl -n {group.key.namespace} describe pod {name}: an event FailedPrepareDynamicResources"
             f" says why. Without one, see whether the devices' driver runs on {node}.",

@@ -23,12 +23,20 @@ from gangsched.core.cycle.shortage import (
 from gangsched.core.framework.plan import TOPOLOGY, FitError, Shortage
 from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.group import Group
-from gangsched.core.why import is_about
+from gangsched.core.why import Why, is_about
 from gangsched.core.why.not_tried import DevicesOff, FilterOff, NotDoneYet
+from gangsched.core.why.resource_claims import (
+    AllocatedThere,
+    ConstraintUnmet,
+    PoolUnusable,
+    RequestLacks,
+    ServesOther,
+)
 from gangsched.model.resources import amount_text
 from gangsched.model.stated.topology import TOPOLOGY_KEY
 from gangsched.model.text.printable import marked, sentence, several
 
+_CLAIMS = "DynamicResources"
 _BY_PLUGIN: Mapping[str, str] = {
     "TaintToleration": "Give the pods a toleration for the taint that is named, or take the taint off:"
     " kubectl taint nodes NODE KEY:EFFECT-.",
@@ -39,8 +47,7 @@ _BY_PLUGIN: Mapping[str, str] = {
     "NodeUnschedulable": "Uncordon the nodes when they may take pods again: kubectl uncordon NODE.",
     "Devices": "See what the nodes list (gangsched devices), and whether the node agent runs there; or ask"
     " for less of a constraint.",
-    "DynamicResources": "Ask for less in the pods' claims, or free devices: gangsched devices --all shows who"
-    " has them.",
+    _CLAIMS: "Ask for less in the pods' claims, or free devices: gangsched devices --all shows who has them.",
 }
 _VOLUMES = (
     "Create what is named, in the pods' namespace, or correct its name in the pods' spec.volumes"
@@ -48,7 +55,7 @@ _VOLUMES = (
 )
 _OF_REFUSAL: Mapping[str, str] = {
     "": "Add nodes, or ask for less in the PodGroup's minResources.",
-    "DynamicResources": "Create or correct what is named: kubectl get deviceclasses, and resourceclaims and"
+    _CLAIMS: "Create or correct what is named: kubectl get deviceclasses, and resourceclaims and"
     " resourceclaimtemplates of the pods' namespace.",
     "RemainingBandwidth": "Correct the annotation that is named in the pods' template.",
     **dict.fromkeys(("VolumeBinding", "VolumeRestrictions", "VolumeZone", "NodeVolumeLimits"), _VOLUMES),
@@ -90,8 +97,15 @@ def refused(error: FitError, view: NodeQueries) -> Iterator[str]:
         yield next((_OF_REFUSAL[name] for name in names if name in _OF_REFUSAL), _SEE)
 
 
-def cures(short: Shortage, group: Group, waiting: Iterable[Group], found: Sequence[Lack]) -> Iterator[str]:
-    """Cures for a group that does not fit, the most certain first. found: the resources that are short."""
+def cures(
+    short: Shortage,
+    group: Group,
+    waiting: Iterable[Group],
+    found: Sequence[Lack],
+    claims: Sequence[Why] = (),
+) -> Iterator[str]:
+    """Cures for a group that does not fit, the most certain first. found: the resources that are short;
+    claims: what its resource claims lack."""
     if not short.trial.n_nodes:
         yield "Add nodes."
     elif (names := [*near_names(short)]) and all(isinstance(name, NotDoneYet) for name in names):
@@ -99,7 +113,7 @@ def cures(short: Shortage, group: Group, waiting: Iterable[Group], found: Sequen
     elif names:
         yield "Correct what is named in the pods' template, or give the nodes what it asks for."
     elif not found:
-        yield from _excluding(short)
+        yield from _excluding(short, claims)
     elif n_more := n_too_many(short):
         yield from _too_few(short, found, n_more)
         return
@@ -148,14 +162,58 @@ def _found_by(plugin: str, short: Shortage) -> BoolArray:
     return excluded
 
 
-def _excluding(short: Shortage) -> Iterator[str]:
-    """The cure for the plugin that excludes the most nodes; nodes that are down are not counted."""
+def _excluding(short: Shortage, claims: Sequence[Why]) -> Iterator[str]:
+    """The cures for the plugin that excludes the most nodes; nodes that are down are not counted."""
     down, counted = _down(short), Counter[str]()
     for plugin, _, rows in short.found:
         counted[plugin] += int((rows & ~down).sum())
     most = [plugin for plugin, n in counted.most_common() if n]
     if most or not down.any():
-        yield next((_BY_PLUGIN[one] for one in most if one in _BY_PLUGIN), _COMPARE)
+        plugin = next((one for one in most if one in _BY_PLUGIN), "")
+        own = [*_of_claims(claims)] if plugin == _CLAIMS else []
+        yield from own or (_BY_PLUGIN.get(plugin, _COMPARE),)
+
+
+def _of_claims(found: Sequence[Why]) -> Iterator[str]:
+    """Yields what helps against what the claims lack, by the sentences about it."""
+    is_unmet = any(isinstance(one, ConstraintUnmet) for one in found)
+    for one in found:
+        match one:
+            case PoolUnusable(pool=pool, is_incomplete=True):
+                yield (
+                    f"Wait until the driver has published the rest of pool {pool}. If that takes long, see"
+                    " whether it runs there, and what it says."
+                )
+            case PoolUnusable(pool=pool):
+                yield (
+                    f"Have pool {pool} corrected by its driver, which publishes it: kubectl get"
+                    " resourceslices -o yaml shows what it is now."
+                )
+            case ServesOther(label=label):
+                yield (
+                    "Wait until the other ComputeDomain is gone, or delete it if nothing uses it: the nodes'"
+                    f" label {label} has its UID (kubectl get computedomains -A -o yaml)."
+                )
+            case AllocatedThere(claim=claim):
+                name = marked("resource claim", [claim])
+                yield f"Make room where claim {name} is allocated, or end the pods that use it."
+            case ConstraintUnmet(attribute=attribute):
+                yield (
+                    f"Ask for fewer devices, or leave out the constraint on {attribute}; or free such as meet"
+                    " it: gangsched devices --all shows who has them."
+                )
+            case RequestLacks() if one.passes_none:
+                yield (
+                    "Correct the class or the selectors in the pods' claims, or add nodes with such devices:"
+                    " of those that are there none passes (kubectl get resourceslices -o yaml)."
+                )
+            case RequestLacks() if one.n_tainted and not (one.n_used or one.n_uncounted or one.n_free):
+                yield (
+                    "Repair the devices that are tainted, or let the pods' claims tolerate it: gangsched"
+                    " devices --all shows which."
+                )
+            case RequestLacks() if not is_unmet:
+                yield _BY_PLUGIN[_CLAIMS]
 
 
 def _down(short: Shortage) -> BoolArray:

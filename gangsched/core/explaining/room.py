@@ -127,13 +127,19 @@ def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | N
     found = lacks(short)
     waiting = [one for one in scheduler.shared.queue.waiting if one is not group]
     sentences = lack_sentences(short, group, waiting, lambda other: _name_until(other, now_s, ago_s))
-    claims = claim_sentences(scheduler, short)
+    claims = [*claim_sentences(scheduler, short)]
     kept = [*attempts.kept.describe([group], short)]
     walltimes = scheduler.shared.walltimes or Walltimes(QueueingSettings())
     ends = ExpectedEnds().sentences(short, walltimes, None, partial(latest_end, scheduler.shared))
+    todo = cures(short, group, waiting, found, claims)
     return Found(
         begin + str(together(_headline(short, group, found), *claims, *sentences, *kept, *ends)),
-        (*first, *_FILL[: len(kept)], *cures(short, group, waiting, found), *_stays(scheduler, group)),
+        (
+            *first,
+            *_FILL[: len(kept)],
+            *cures(short, group, waiting, found, claims),
+            *_stays(scheduler, group),
+        ),
         _reasons(short),
         tuple(_near(scheduler, short, found)),
         then=again,

@@ -59,6 +59,11 @@ class RequestLacks(Because, frozen=True):
     most: int
     node: str
 
+    @property
+    def passes_none(self) -> bool:
+        """Whether no device is of the class and passes all selectors."""
+        return not self.n_of_class or any(not one.n for one in self.passes)
+
     def __str__(self) -> str:
         wanted = several(self.n_wanted, "device") if self.n_wanted else "all devices"
         claim = marked("resource claim", [self.claim])
