@@ -198,12 +198,15 @@ def _accounts(control_plane: ControlPlane) -> set[str]:
 
 def wipe(control_plane: ControlPlane) -> None:
     """Deletes them all and waits until they are gone; finalizers are taken off, nobody acts on them here."""
-    deadline_s = time.monotonic() + CLEAN_S
+    deadline_s, n_left = time.monotonic() + CLEAN_S, 0
     resources = ("/api/v1/pods", *POD_GROUP_RESOURCES, "/api/v1/nodes")
     while left := [item for resource in resources for item in _list(control_plane, resource, deadline_s)]:
+        if len(left) < n_left:
+            deadline_s = time.monotonic() + CLEAN_S  # thousands take their time
+        n_left = len(left)
         assert time.monotonic() < deadline_s, f"not gone after {CLEAN_S:.0f} s: {left}"
         for collection in sorted({collection for collection, _ in left}):
-            control_plane.request("DELETE", collection, AT_ONCE)
+            control_plane.request("DELETE", f"{collection}?limit=500", AT_ONCE)
         for collection, item in left:
             if item["metadata"].get("finalizers"):
                 _release(control_plane, f"{collection}/{item['metadata']['name']}")

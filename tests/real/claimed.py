@@ -402,8 +402,10 @@ def checked_claims(plane: ControlPlane, directory: Path) -> Iterator[ClaimCluste
 
 def wipe_claims(plane: ControlPlane) -> None:
     """Deletes all claims; their pods are gone."""
-    plane.request("DELETE", CLAIMS, AT_ONCE)
-    for item in plane.request("GET", CLAIMS)["items"]:
-        path = f"{CLAIMS}/{item['metadata']['name']}"
-        with suppress(ApiError):  # the controller was quicker
-            plane.request("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE)
+    while items := plane.request("GET", CLAIMS)["items"]:
+        plane.request("DELETE", f"{CLAIMS}?limit=500", AT_ONCE)
+        for item in items:
+            path = f"{CLAIMS}/{item['metadata']['name']}"
+            if item["metadata"].get("finalizers"):
+                with suppress(ApiError):  # the controller was quicker
+                    plane.request("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE)
