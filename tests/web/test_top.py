@@ -22,6 +22,7 @@ from gangsched.web.top.page import Top
 from gangsched.web.top.rates import KINDS, Looks, percentiles
 from gangsched.web.top.screen import MIN_HEIGHT, MIN_WIDTH, SORTS, View, ansi, draw, ordered, text
 from gangsched.web.top.terminal import keys_of
+from tests.core.claims import DRIVER, ClaimCluster, gpus, wish
 from tests.support.scenario import Cluster, cluster, gang
 from tests.web.test_access import Server as ApiServer
 from tests.web.test_server import serving
@@ -60,6 +61,20 @@ async def test_devices_are_counted_by_what_becomes_of_them() -> None:
     assert (page.nodes, page.nodes_open, page.pods, page.leads) == (2, 2, 6, True)
     assert page.devices == {"nvidia.com/gpu": DeviceCounts(total=16, free=8, bound=8)}
     assert [row.group for row in page.queue.rows] == ["d/large", "d/larger"]
+
+
+async def test_devices_of_slices_are_counted_by_driver() -> None:
+    """A gang of two is bound, the claim of one more is being written; another scheduler has one."""
+    c = ClaimCluster().offer("n0", "n1", gpus_each=4)
+    c.submit([c.want(f"a-{i}", wish(), group="a", min_members=2) for i in range(2)]).run()
+    c.claim_answer = lambda patch: "hold"
+    c.submit(c.want("b-0", wish(2), group="b", min_members=1)).run()
+    result = {"request": "gpu", "driver": DRIVER, "pool": "n1", "device": "gpu-3"}
+    c.make_claim("theirs", wish(), allocation={"devices": {"results": [result]}})
+    page = await page_of(c)
+    assert page.devices == {DRIVER: DeviceCounts(total=8, free=3, reserved=2, bound=3)}
+    c.slice("slice-n1", gpus("n1", 6))
+    assert (await page_of(c)).devices[DRIVER].total == 10, "as its slices are now"
 
 
 async def test_what_is_reserved_is_neither_free_nor_bound() -> None:

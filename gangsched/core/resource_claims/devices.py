@@ -9,7 +9,7 @@ incomplete. Amounts are in billionths. Source: k8s.io/dynamic-resource-allocatio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from gangsched.errors import ParseError
@@ -240,6 +240,8 @@ class PoolBook:
         self._shared: dict[str, _Slice] = {}
         self._built: dict[PoolId, dict[tuple[str, ...], Pool]] = {}
         self._at: dict[str, tuple[Pool, ...]] = {}
+        self._n_listed: dict[PoolId, int] = {}
+        """By pool, if it was counted; below 0: it has counters."""
         self._n_shared_changes = 0
         self._n_changes_at: dict[str, int] = {}
 
@@ -317,10 +319,11 @@ class PoolBook:
         """Yields how many devices each pool lists, in its newest generation; pools whose devices consume
         counters are left out, since which of them can be given out depends on the others."""
         for pool_id, known in self._of_pool.items():
-            newest = max(one.raw.spec.pool.generation for one in known.values())
-            there = [one for one in known.values() if one.raw.spec.pool.generation == newest]
-            if not any(one.has_counters for one in there):
-                yield pool_id, sum(len(one.devices) for one in there)
+            n = self._n_listed.get(pool_id)
+            if n is None:
+                n = self._n_listed[pool_id] = _n_listed(known.values())
+            if n >= 0:
+                yield pool_id, n
 
     def _gather(self, slices: Iterable[_Slice]) -> tuple[Pool, ...]:
         found: dict[PoolId, _Gathered] = {}
@@ -365,6 +368,7 @@ class PoolBook:
     def _changed(self, one: _Slice) -> None:
         pool_id = one.raw.pool_id
         self._built.pop(pool_id, None)
+        self._n_listed.pop(pool_id, None)
         # What a node reaches of a pool may depend on all slices of the pool.
         for name in {one.raw.spec.node_name or "": None, **self.nodes_of(pool_id)}:
             self._at.pop(name, None)
@@ -372,6 +376,12 @@ class PoolBook:
                 self._n_changes_at[name] = self._n_changes_at.get(name, 0) + 1
             else:
                 self._n_shared_changes += 1
+
+
+def _n_listed(known: Collection[_Slice]) -> int:
+    newest = max(one.raw.spec.pool.generation for one in known)
+    there = [one for one in known if one.raw.spec.pool.generation == newest]
+    return -1 if any(one.has_counters for one in there) else sum(len(one.devices) for one in there)
 
 
 def _drop(index: dict[_Key, dict[str, _Slice]], key: _Key, name: str) -> None:

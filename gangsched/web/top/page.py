@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import islice
 
@@ -20,6 +21,7 @@ from gangsched import __version__
 from gangsched.core.cache.devices.column import DeviceColumn
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import MemberState
+from gangsched.model.resource_claims.objects import DeviceId
 from gangsched.model.text.printable import clean
 from gangsched.web.metrics.measures import ATTEMPT_S, LAG_S, SCHEDULED, SLI_S, Distribution, Measures
 from gangsched.web.pages.answers import DeviceCounts, Times, TopPage
@@ -114,6 +116,14 @@ class Top:
         for i, resource in enumerate(names[: len(cache.nodes.allocatable)]):
             if len(found) < _MAX_RESOURCES and "/" in resource:
                 self._count(i, resource, found)
+        claims = cache.claims
+        for pool_id, n in claims.pools.n_listed():
+            driver = clean(pool_id.driver)
+            if driver in found or len(found) < _MAX_RESOURCES:
+                counts, held = found.setdefault(driver, DeviceCounts()), min(claims.n_held(pool_id), n)
+                counts.total += n
+                counts.bound += held
+                counts.free += n - held
         for resource, n in self._reserved().items():
             if (taken := found.get(clean(resource))) is not None:
                 taken.reserved = min(n, taken.bound)
@@ -138,11 +148,19 @@ class Top:
     def _reserved(self) -> dict[str, int]:
         """Returns what reserved but unbound members request."""
         found: dict[str, int] = {}
+        given: set[DeviceId] = set()
+        claims = self._scheduler.shared.cache.claims
         for group in self._scheduler.shared.groups.values():
             if group.n_assumed:
                 for info in group.in_state(MemberState.ASSUMED):
                     for resource, n in info.template.requests.items():
                         found[resource] = found.get(resource, 0) + n
+                    for claim in claims.claims_of(info.pod).values():
+                        allocation = claims.allocation(claim.metadata.uid)
+                        if allocation is not None:
+                            given.update(one.id for one in allocation.devices.results)
+        for driver, n in Counter(one.driver for one in given).items():
+            found[driver] = found.get(driver, 0) + n
         return found
 
 
