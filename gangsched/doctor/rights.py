@@ -122,7 +122,7 @@ _OVERLAYS: Mapping[str, str] = {
 }
 """What grants the right to follow a kind that plugins follow."""
 _CLAIM_WRITES = (
-    Right("get", "resource.k8s.io", "resourceclaims"),
+    *(Right(verb, "resource.k8s.io", "resourceclaims") for verb in ("create", "delete", "get")),
     *(Right("patch", "resource.k8s.io", f"resourceclaims{part}") for part in ("", "/status", "/binding")),
 )
 _NONE = "allowEviction: false"

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from gangsched.model.objects import Pod
+from gangsched.model.objects import ExtendedClaimStatus, Pod
 from gangsched.model.pod_group import GroupKey
 
 
@@ -42,7 +42,7 @@ class BindPod(_Effect, frozen=True):
 
 
 class CancelBinds(_Effect, frozen=True):
-    """Withdraw the binds and the patches of claims of this cause that have not been sent; each is answered by
+    """Withdraw the binds and the writes of claims of this cause that have not been sent; each is answered by
     BindCancelled or ClaimCancelled.
     """
 
@@ -96,17 +96,66 @@ class PatchClaim(_Effect, frozen=True):
     cause_id: str
 
 
+class MakeClaim(_Effect, frozen=True):
+    """POST a ResourceClaim for a pod's extended resources, by the UID `owner`; `uid` stands for the claim's
+    until it has one.
+
+    Not fenced: until it is allocated the claim holds nothing. Answered like a PatchClaim, with what it made
+    in ClaimPatched; ClaimRefused with code 409: there is one of that name.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    owner: str
+    body: bytes
+    ticket: int
+    cause_id: str
+
+
+class DropClaim(_Effect, frozen=True):
+    """DELETE a ResourceClaim that is not allocated; `uid` and `resource_version` are preconditions.
+
+    Answered like a PatchClaim: by ClaimGone, ClaimRefused, ClaimUnclear or ClaimCancelled. A finalizer may
+    keep the claim for a while.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: str
+    ticket: int
+    cause_id: str
+
+
+class NoteClaim(_Effect, frozen=True):
+    """Patch pods/status with the claim that serves the pod's extended resources, before its Binding: kubelet
+    reads it there. `uid` and `resource_version`, the pod's, are preconditions.
+
+    Answered by ClaimNoted, or by ClaimCancelled.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: str
+    claim: ExtendedClaimStatus
+    ticket: int
+    cause_id: str
+
+
 class GetClaim(_Effect, frozen=True):
     """Read one ResourceClaim consistently; retried until the server answers, then ClaimRead.
 
-    The version that it answers is not safe from a new leader: a patch with it is sent after a write of the
-    fence.
+    owner: the UID of the pod that it was made for, if its own is not known. The version that it answers is
+    not safe from a new leader: a patch with it is sent after a write of the fence.
     """
 
     uid: str
     namespace: str
     name: str
     cause_id: str
+    owner: str = ""
 
 
 class BumpClaim(_Effect, frozen=True):
@@ -304,6 +353,9 @@ Effect = (
     | GetPod
     | BumpPod
     | PatchClaim
+    | MakeClaim
+    | DropClaim
+    | NoteClaim
     | GetClaim
     | BumpClaim
     | EvictPod

@@ -237,6 +237,23 @@ class ClaimCancelled(_Event, frozen=True):
     ticket: int
 
 
+class ClaimGone(_Event, frozen=True):
+    """The server has deleted this claim, or will as soon as its finalizers allow."""
+
+    uid: str
+    ticket: int
+
+
+class ClaimNoted(_Event, frozen=True):
+    """The answer to NoteClaim, by the pod's UID. message: why it is not known to have been written; "": it
+    was. code: 0: nothing is known; 409: the pod has changed."""
+
+    uid: str
+    ticket: int
+    code: int = 0
+    message: str = ""
+
+
 class ClaimRead(_Event, frozen=True):
     """The answer to GetClaim, from a consistent read made after the request; None: no such claim any more."""
 
@@ -388,6 +405,8 @@ Event = (
     | ClaimRefused
     | ClaimUnclear
     | ClaimCancelled
+    | ClaimGone
+    | ClaimNoted
     | ClaimRead
     | ClaimUnread
     | ClaimBumped

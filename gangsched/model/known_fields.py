@@ -109,7 +109,7 @@ PODS = Fields(
             _STATUS,
             "status",
             "message hostIP hostIPs.** podIP podIPs.** ephemeralContainerStatuses.** qosClass resize "
-            "extendedResourceClaimStatus.** nodeAllocatableResourceClaimStatuses.** "
+            "nodeAllocatableResourceClaimStatuses.** "
             "volumeHealth.** conditions[].lastProbeTime",
         ),
         "status.resources.claims.**": _STATUS,

@@ -357,6 +357,21 @@ class PodResourceClaimStatus(_Wire):
     resource_claim_name: str | None = None
 
 
+class RequestMapping(_Wire):
+    """The request of a claim that serves a resource to a container."""
+
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+class ExtendedClaimStatus(_Wire):
+    """The claim by which device classes serve a pod's extended resources."""
+
+    request_mappings: list[RequestMapping] = []
+    resource_claim_name: str = ""
+
+
 class PodStatus(_Wire):
     phase: str = ""
     conditions: list[Condition] | None = None
@@ -371,6 +386,7 @@ class PodStatus(_Wire):
     """Kept of pods that have failed; of others only devices that are not well (kube.watch.pod_reader)."""
     init_container_statuses: list[ContainerStatus] | None = None
     resource_claim_statuses: list[PodResourceClaimStatus] | None = None
+    extended_resource_claim_status: ExtendedClaimStatus | None = None
 
 
 class Pod(_Wire):

@@ -13,9 +13,11 @@ import msgspec
 from msgspec.structs import replace
 
 from gangsched.errors import ConfigError
-from gangsched.model.effects import PatchClaim
+from gangsched.model.effects import DropClaim, MakeClaim, PatchClaim
+from gangsched.model.events import ClaimGone, ClaimPatched, Event, ObjectGone, ObjectPut
 from gangsched.model.objects import OwnerReference, Pod, PodResourceClaimStatus
 from gangsched.model.resource_claims.objects import (
+    CLAIMS,
     Allocation,
     ClaimMeta,
     Consumer,
@@ -74,6 +76,20 @@ def with_claims(pod: Pod, templates: Templates) -> Made:
     if statuses:
         pod = replace(pod, status=replace(pod.status, resource_claim_statuses=statuses))
     return Made(pod, tuple(claims), tuple(missing))
+
+
+def made(effect: MakeClaim) -> list[Event]:
+    """What follows when a claim is made for a pod's extended resources."""
+    raw = msgspec.json.decode(effect.body)
+    raw["metadata"] |= {"uid": f"{effect.uid}-made", "resourceVersion": "1"}
+    claim = msgspec.convert(raw, ResourceClaim, strict=False)
+    return [ObjectPut(CLAIMS, claim), ClaimPatched(effect.uid, effect.ticket, claim)]
+
+
+def dropped(effect: DropClaim) -> list[Event]:
+    """What follows when such a claim is deleted."""
+    gone = ObjectGone(CLAIMS, effect.namespace, effect.name, effect.uid)
+    return [ClaimGone(effect.uid, effect.ticket), gone]
 
 
 def patched(claim: ResourceClaim, patch: PatchClaim) -> ResourceClaim:

@@ -27,7 +27,7 @@ from gangsched.model.resource_claims.objects import CLAIMS
 from gangsched.model.walltime import LATEST_S, pod_walltime
 from gangsched.reading.strict import nearest
 from gangsched.whatif.applying import applied
-from gangsched.whatif.claims import given_back, patched
+from gangsched.whatif.claims import dropped, given_back, made, patched
 
 HOSTNAME = "kubernetes.io/hostname"
 _MAX_ADDED = 10_000
@@ -189,6 +189,12 @@ class Trial:
                     events += self._bind(effect)
                 elif isinstance(effect, ef.PatchClaim):
                     events += self._patch_claim(effect)
+                elif isinstance(effect, ef.MakeClaim):
+                    events += made(effect)
+                elif isinstance(effect, ef.DropClaim):
+                    events += dropped(effect)
+                elif isinstance(effect, ef.NoteClaim) and effect.uid in self._pods:
+                    events += self._note_claim(effect)
                 elif isinstance(effect, ef.EvictPod | ef.DeletePod) and effect.uid in self._pods:
                     pod = self._pods.pop(effect.uid)
                     self.bound.pop(effect.uid, None)
@@ -207,10 +213,16 @@ class Trial:
         claim = patched(claim, patch)
         return [ev.ClaimPatched(patch.uid, patch.ticket, claim), ev.ObjectPut(CLAIMS, claim)]
 
+    def _note_claim(self, effect: ef.NoteClaim) -> list[ev.Event]:
+        pod = self._pods[effect.uid]
+        status = replace(pod.status, extended_resource_claim_status=effect.claim)
+        self._pods[effect.uid] = pod = replace(pod, status=status)
+        return [ev.ClaimNoted(effect.uid, effect.ticket), ev.PodUpdated(pod)]
+
     def _given_back(self, pod: Pod) -> list[ev.Event]:
         """What becomes of the resource claims of a pod that goes."""
         events: list[ev.Event] = []
-        for claim in self.core.claims_of(pod) if pod.spec.resource_claims else ():
+        for claim in self.core.claims_of(pod):
             meta, left = claim.metadata, given_back(claim, [pod.metadata.uid])
             events.append(
                 ev.ObjectGone(CLAIMS, meta.namespace, meta.name, meta.uid)

@@ -56,7 +56,9 @@ class ClaimCluster(Cluster):
 
     def __init__(self, **options: Any) -> None:
         self.resource_claims: dict[str, Json] = {}
-        self.claim_answer: Callable[[ef.PatchClaim], str] = lambda patch: "ok"
+        self.claim_answer: Callable[[Any], str] = lambda one: "ok"
+        self.dropped: list[str] = []
+        """Names of claims that the scheduler has deleted."""
         self.held_patches: list[ef.PatchClaim] = []
         self.shows_claims = self.answers_reads = True
         self.others: dict[tuple[str, str], Any] = {}
@@ -70,8 +72,10 @@ class ClaimCluster(Cluster):
         self.others[kind, one.metadata.name] = one
         return self.tell(ev.ObjectPut(kind, one))
 
-    def device_class(self, name: str, expression: str) -> Self:
-        spec = {"selectors": [{"cel": {"expression": expression}}]}
+    def device_class(self, name: str, expression: str, *, serves: str = "") -> Self:
+        spec: Json = {"selectors": [{"cel": {"expression": expression}}]}
+        if serves:
+            spec["extendedResourceName"] = serves
         return self.put(
             DEVICE_CLASSES, {"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": spec}, DeviceClass
         )
@@ -149,9 +153,15 @@ class ClaimCluster(Cluster):
         for effect in effects:
             if isinstance(effect, ef.PatchClaim):
                 self._patch_claim(effect)
+            elif isinstance(effect, ef.MakeClaim):
+                self._create(effect)
+            elif isinstance(effect, ef.DropClaim):
+                self._drop(effect)
+            elif isinstance(effect, ef.NoteClaim):
+                self._state(effect)
             elif isinstance(effect, ef.GetClaim):
                 if self.answers_reads:
-                    self.read_claim(effect.uid)
+                    self.read_claim(effect.uid, effect.name if effect.owner else "")
             elif isinstance(effect, ef.BumpClaim):
                 raw = self.resource_claims.get(effect.uid)
                 if raw is not None:
@@ -162,9 +172,55 @@ class ClaimCluster(Cluster):
                     self.held_patches.remove(patch)
                     self.tell(ev.ClaimCancelled(patch.uid, patch.ticket))
 
-    def read_claim(self, uid: str) -> Self:
-        """The API server's answer to GetClaim: the claim as it is in the store."""
-        return self.tell(ev.ClaimRead(uid, self._stored(uid)))
+    def read_claim(self, uid: str, made: str = "") -> Self:
+        """The API server's answer to GetClaim: the claim as it is in the store. made: the name of one whose
+        UID is not known yet."""
+        return self.tell(ev.ClaimRead(uid, self._stored(f"uid-{made}" if made else uid)))
+
+    def _create(self, effect: ef.MakeClaim) -> None:
+        said = self.claim_answer(effect)
+        if said in ("ok", "late"):
+            uid = f"uid-{effect.name}"
+            if uid in self.resource_claims:
+                self.tell(ev.ClaimRefused(effect.uid, effect.ticket, 409, "AlreadyExists", "it exists"))
+                return
+            raw = json.loads(effect.body)
+            raw["metadata"]["uid"] = uid
+            self.write(raw)
+            if said == "ok":
+                made = self._stored(uid)
+                assert made is not None
+                self.tell(ev.ClaimPatched(effect.uid, effect.ticket, made))
+                return
+        if said in ("late", "lost"):
+            self.tell(ev.ClaimUnclear(effect.uid, effect.ticket, "timed out"))
+        elif said != "hold":
+            self.tell(ev.ClaimRefused(effect.uid, effect.ticket, int(said), "Refused", "no"))
+
+    def _drop(self, effect: ef.DropClaim) -> None:
+        raw = self.resource_claims.get(effect.uid)
+        if raw is None:
+            self.tell(ev.ClaimRefused(effect.uid, effect.ticket, 404, "NotFound", "it is gone"))
+        elif raw["metadata"]["resourceVersion"] != effect.resource_version:
+            self.tell(ev.ClaimUnclear(effect.uid, effect.ticket, "the object has been modified"))
+        else:
+            self.dropped.append(effect.name)
+            self.tell(ev.ClaimGone(effect.uid, effect.ticket))
+            self.lose(effect.name)
+
+    def _state(self, effect: ef.NoteClaim) -> None:
+        said = self.claim_answer(effect)
+        if said != "ok":
+            code = int(said) if said.isdecimal() else 0
+            self.tell(ev.ClaimNoted(effect.uid, effect.ticket, code, "no"))
+            return
+        pod = self.pods[effect.uid]
+        if pod.metadata.resource_version != effect.resource_version:
+            self.tell(ev.ClaimNoted(effect.uid, effect.ticket, 409, "the object has been modified"))
+            return
+        status = replace(pod.status, extended_resource_claim_status=effect.claim)
+        self.update(replace(pod, status=status))
+        self.tell(ev.ClaimNoted(effect.uid, effect.ticket))
 
     def _stored(self, uid: str) -> ResourceClaim | None:
         raw = self.resource_claims.get(uid)

@@ -175,7 +175,7 @@ def test_two_replicas_run_the_main_job_with_these_rights_and_no_others(
         _a_gang_makes_room_for_itself(cluster, applied)
         _claims_are_bound_before_their_pod(cluster, applied)
         _members_that_were_refused_are_asked_about(cluster)
-        _what_only_dra_offers_is_told(cluster, applied)
+        _what_only_dra_offers_is_served_by_a_claim(cluster, applied)
         _resource_claims_are_allocated_before_their_pods_are_bound(cluster, applied)
         _metrics_are_read_with_a_token(cluster, applied, ports[0])
         _the_follower_is_ready_and_takes_over(cluster, leader, ports[1])
@@ -192,19 +192,23 @@ def test_two_replicas_run_the_main_job_with_these_rights_and_no_others(
     assert {(one.verb, one.resource) for one in unused(rights, needs)} == seen_elsewhere
 
 
-def _what_only_dra_offers_is_told(cluster: Cluster, plane: Audited) -> None:
-    """A DeviceClass says which resource it stands for."""
-    classes = "/apis/resource.k8s.io/v1/deviceclasses"
+def _what_only_dra_offers_is_served_by_a_claim(cluster: Cluster, plane: Audited) -> None:
+    """A DeviceClass says which resource it stands for, and the scheduler makes the claim."""
+    classes, slices = (f"/apis/resource.k8s.io/v1/{kind}" for kind in ("deviceclasses", "resourceslices"))
     spec = {"extendedResourceName": "example.com/dra"}
     plane.request("POST", classes, {"metadata": {"name": "dra.example.com"}, "spec": spec})
+    pool = {"name": "n0-dra", "generation": 1, "resourceSliceCount": 1}
+    gpus = {"driver": "dra.example.com", "pool": pool, "nodeName": "n0", "devices": [{"name": "gpu-0"}]}
+    plane.request("POST", slices, {"metadata": {"name": "n0-dra"}, "spec": gpus})
     amount = {"resources": {"requests": {"example.com/dra": "1"}, "limits": {"example.com/dra": "1"}}}
     container = {"name": "main", "image": "busybox", **amount}
     cluster.gang("dra", pods=1, gpus=0, containers=[container])
-    cluster.held(
-        "dra", says="example.com/dra is offered by Dynamic Resource Allocation alone (DeviceClass dra"
-    )
+    cluster.whole("dra")
+    [claim] = plane.request("GET", CLAIMS)["items"]
+    assert claim["metadata"]["annotations"]["resource.kubernetes.io/extended-resource-claim"] == "true"
     cluster.delete("dra")
-    plane.request("DELETE", f"{classes}/dra.example.com")
+    for path in (f"{slices}/n0-dra", f"{classes}/dra.example.com"):
+        plane.request("DELETE", path)
 
 
 def _resource_claims_are_allocated_before_their_pods_are_bound(cluster: Cluster, plane: Audited) -> None:

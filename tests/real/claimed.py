@@ -35,6 +35,7 @@ SLICES, CLASSES = f"{GROUP}/resourceslices", f"{GROUP}/deviceclasses"
 CLAIM_RIGHTS = REPO / "deploy" / "resource-claims.yaml"
 DRIVER = "gpu.example.com"
 CLASS = "gpu"
+EXTENDED = "example.com/gpu"
 UNPACED = ("--kube-api-qps=1000", "--kube-api-burst=1000")
 """By its default of 20 requests a second the controller would make a test wait for its claims."""
 AT_ONCE = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
@@ -88,6 +89,12 @@ class ClaimCluster(Cluster):
         entries = [{"name": "own", "resourceClaimTemplateName": own}] if own else []
         entries += [{"name": "shared", "resourceClaimName": shared}] if shared else []
         self.gang(name, pods=pods, gpus=0, resourceClaims=entries, **options)
+
+    def asking(self, name: str, *, pods: int, amount: int = 1, **options: Any) -> None:
+        """A gang whose pods ask for so much of EXTENDED, which a class may serve."""
+        asked = {EXTENDED: str(amount), "cpu": "10m"}
+        container = {"name": "main", "image": "busybox", "resources": {"requests": asked, "limits": asked}}
+        self.gang(name, pods=pods, gpus=0, containers=[container], **options)
 
     # -- what became of them, as the API server has it: the watches of pods and of claims keep no step ---
 
@@ -214,6 +221,8 @@ class History:
         self._since: dict[str, int] = {}
         self._bound: dict[str, Json] = {}
         self._has_bound: dict[str, int] = {}
+        self._stated: dict[str, set[str]] = {}
+        """By gang: pods whose status states a claim for their extended resources."""
         self.lost: list[Lost] = []
 
     def see_claim(self, type_: str, claim: Json) -> None:
@@ -257,6 +266,8 @@ class History:
     def see_pod(self, type_: str, pod: Json) -> None:
         """The next event, of a pod."""
         uid = pod["metadata"]["uid"]
+        if "extendedResourceClaimStatus" in pod["status"]:
+            self._stated.setdefault(pod["metadata"]["name"].rpartition("-")[0], set()).add(uid)
         if type_ == "DELETED" or not is_live(pod):
             self._bound.pop(uid, None)
         elif node_of(pod) and uid not in self._bound and pod["spec"]["schedulerName"] == OURS:
@@ -293,7 +304,8 @@ class History:
         if any(is_of_group(entry, first) for entry in entries):
             return  # that is one entry for all of them
         reserved = {one["uid"] for one in entries if one["name"].rpartition("-")[0] == gang}
-        wanted = self._gangs[gang] if first["spec"].get("resourceClaims") else 0
+        # Where a plugin offers what its pods ask for, some of them need no claim.
+        wanted = self._gangs[gang] if first["spec"].get("resourceClaims") else len(self._stated.get(gang, ()))
         n, name = len(reserved), first["metadata"]["name"]
         assert n >= wanted, f"{name} is bound while claims are reserved for {n} of {wanted} of its gang"
 
@@ -331,7 +343,9 @@ def names_of(pod: Json) -> list[str]:
     made = pod["status"].get("resourceClaimStatuses", ())
     names = {one["name"]: one.get("resourceClaimName", "") for one in made}
     entries = pod["spec"].get("resourceClaims", ())
-    return [name for one in entries if (name := one.get("resourceClaimName") or names.get(one["name"], ""))]
+    found = [name for one in entries if (name := one.get("resourceClaimName") or names.get(one["name"], ""))]
+    stated = pod["status"].get("extendedResourceClaimStatus")
+    return [*found, stated["resourceClaimName"]] if stated else found
 
 
 def devices_of(claim: Json) -> list[Device]:

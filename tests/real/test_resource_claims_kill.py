@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from tests.proxy import Lie, Proxy, Rule, http_answer
-from tests.real.claimed import ClaimCluster, wipe_claims, wish
+from tests.real.claimed import EXTENDED, ClaimCluster, wipe_claims, wish
 from tests.real.cluster import MERGE
 from tests.real.picture import Json
 from tests.real.process import Scheduler, service_account
@@ -54,6 +54,7 @@ TAKEN_BACK = range(4, 13)
 _STATUS = re.compile(r"PATCH /apis/resource\.k8s\.io/v1/namespaces/default/resourceclaims/([^/]+)/status$")
 _WRITE = re.compile(
     r"PATCH /apis/resource\.k8s\.io/v1/namespaces/default/resourceclaims/"
+    r"|POST /apis/resource\.k8s\.io/v1/namespaces/default/resourceclaims"
     r"|POST /api/v1/namespaces/default/pods/[^/]+/binding"
     r"|PUT /apis/coordination\.k8s\.io/v1/namespaces/[^/]+/leases/gangsched-fence"
 )
@@ -136,6 +137,8 @@ class Rounds:
         """Writes that were let go when another led."""
         self.n_taken_back = 0
         """Gangs whose claims were taken back, and allocated again."""
+        self.asks = cluster.claiming
+        """Makes a gang of that name, of so many pods."""
         self.n_won = 0
         """Gangs that were bound, of those that were contested."""
 
@@ -148,7 +151,7 @@ class Rounds:
         (leader, gate), (follower, _) = self._two()
         gang, picture = f"g{n}", self.cluster.picture
         gate.let(n, refuses=f"{gang}-{n_pods - 1}-own-" if refused else "")
-        self.cluster.claiming(gang, pods=n_pods)
+        self.asks(gang, pods=n_pods)
 
         def is_there() -> bool:
             return bool(gate.held) or self.cluster.n_bound(gang) == n_pods
@@ -242,6 +245,20 @@ def test_a_leader_is_killed_between_any_two_writes(rounds: Rounds, n_pods: int, 
     rounds.close()
     assert n >= 3 * n_pods, "a finalizer, an allocation and a Binding for each pod, and the fence"
     assert rounds.n_late > 0 or not late
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(("n_pods", "late"), KILLS)
+def test_a_leader_is_killed_while_it_makes_claims_of_its_own(
+    rounds: Rounds, n_pods: int, *, late: bool
+) -> None:
+    """They are for extended resources that a class serves."""
+    rounds.cluster.device_class("serving", extendedResourceName=EXTENDED)
+    rounds.cluster.offer(2, devices=4)
+    rounds.asks = rounds.cluster.asking
+    n = next(n for n in range(MOST) if not rounds.run(n, n_pods, late=late))
+    rounds.close()
+    assert n >= 3 * n_pods, "a claim, its allocation and a Binding for each pod, and the fence"
 
 
 @pytest.mark.timeout(400)

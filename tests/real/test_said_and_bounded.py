@@ -16,7 +16,7 @@ from tests import controllers as made
 from tests.real.answers import NOBODY, printed
 from tests.real.cluster import Cluster, checked
 from tests.real.controllers import Controllers
-from tests.real.picture import GPU, Json, node_of, reason_of
+from tests.real.picture import Json, node_of, reason_of
 from tests.real.test_leader import says
 from tests.real.test_preemption import priority_class
 from tests.real.test_roles import CREATE, KAI, groups_of, n_bound, prepare
@@ -101,36 +101,6 @@ def test_a_role_below_its_minimum_is_reported_in_every_form(cluster: Cluster) ->
 
 
 @pytest.mark.since(36)
-def test_what_a_device_class_alone_offers_is_called_that(cluster: Cluster) -> None:
-    """The node's driver lists its devices in a ResourceSlice; the pod asks by the resource's name."""
-    plane = cluster.plane
-    spec: Json = {"extendedResourceName": GPU}
-    kept = plane.request("POST", f"{DRA}/deviceclasses", {"metadata": {"name": "gpu.d"}, "spec": spec})
-    spec = {
-        "driver": "gpu.d",
-        "nodeName": "n0",
-        "pool": {"name": "n0", "generation": 1, "resourceSliceCount": 1},
-        "devices": [{"name": f"gpu-{k}"} for k in range(8)],
-    }
-    plane.request("POST", f"{DRA}/resourceslices", {"metadata": {"name": "n0-gpu.d"}, "spec": spec})
-    try:
-        assert kept["spec"]["extendedResourceName"] == GPU, "it is served"
-        plane.request("POST", "/api/v1/nodes", {"metadata": {"name": "n0"}})
-        room = {"cpu": "64", "memory": "512Gi", "pods": "110"}
-        status = {"status": {"allocatable": room, "capacity": room}}
-        plane.request("PATCH", "/api/v1/nodes/n0/status", status, content_type="application/merge-patch+json")
-        two_replicas(cluster)
-        cluster.gang("a", pods=2, gpus=1)
-        cluster.held("a", says=f"{GPU} is offered by Dynamic Resource Allocation alone (DeviceClass gpu.d)")
-        assert "No node offers" not in reason_of(cluster.picture.pods["a-0"])
-        answer = explained(cluster, "a")
-        assert "offered by Dynamic Resource Allocation alone" in answer
-        assert "Correct what" not in answer
-    finally:
-        plane.request("DELETE", f"{DRA}/resourceslices/n0-gpu.d")
-        plane.request("DELETE", f"{DRA}/deviceclasses/gpu.d")
-
-
 def test_a_share_of_a_device_is_refused_with_what_to_write(cluster: Cluster) -> None:
     """KAI's examples, with only the scheduler's name changed, on a node with whole devices."""
     shares = ({"gpu-fraction": "0.5"}, {"gpu-memory": "2000"}, {"gpu-fraction": "0.5", "mps": "true"})

@@ -118,7 +118,7 @@ def test_the_mistake_is_caught(exhibit: str) -> None:
 def test_an_entry_of_a_pod_group_that_runs_is_not_taken_off() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ClaimWrites, "_stays", lambda writes, entry, claim: False)
-        broken = case(replace(DRA, workload=group_claims_workload), 12).failure()
+        broken = case(replace(DRA, workload=group_claims_workload), 24).failure()
     assert broken is not None
     assert "entries-of-others: " in str(broken)
 
@@ -146,8 +146,8 @@ class Story:
         self.sim.run_for(3.0)
         assert len(self.held) == 1
 
-    def _hold(self, patch: ef.PatchClaim) -> None:
-        if patch.is_status and patch.name == _SHARED:
+    def _hold(self, patch: ef.PatchClaim | ef.MakeClaim | ef.DropClaim | ef.NoteClaim) -> None:
+        if isinstance(patch, ef.PatchClaim) and patch.is_status and patch.name == _SHARED:
             self.held.append(patch)
         else:
             self._send(patch)

@@ -11,6 +11,9 @@ follows from the newest version known of it, and at most one write of a claim is
     has an entry that leaves, no bind of its       REMOVE: without it; without the allocation, once no entry
     gang is on its way                             is left
     has all that is wanted, none that leaves       nothing; when the watch has shown it, it is looked at
+    there is none yet: it is for extended          MAKE: the claim (core.binding.made_claims), of which the
+    resources, and wanted                          pod's status is to tell before its Binding
+    made for an attempt that has ended             DROP: it is deleted, once it is not allocated
 
 A write of unknown outcome is settled first: a read; where that shows the version that the write was about, a
 bump, after which it cannot land. Every write carries the version that it was decided by, and is sent once the
@@ -24,6 +27,7 @@ from typing import Any
 
 import msgspec
 
+from gangsched.core.binding.made_claims import MadeClaims
 from gangsched.core.resource_claims.book import same_devices
 from gangsched.core.resource_claims.pod_claims import too_many_users
 from gangsched.core.state.claim_uses import ClaimRecord, ClaimWrite
@@ -36,6 +40,7 @@ from gangsched.model.effects import BumpClaim, GetClaim, PatchClaim
 from gangsched.model.events import (
     ClaimBumped,
     ClaimCancelled,
+    ClaimGone,
     ClaimPatched,
     ClaimRead,
     ClaimRefused,
@@ -64,6 +69,7 @@ class ClaimWrites:
 
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared
+        self.made = MadeClaims(shared)
 
     # -- what units ask --------------------------------------------------------------------------------
 
@@ -85,7 +91,8 @@ class ClaimWrites:
         waiting = [one for one in records if one.latest is not None and awaited(one.latest)]
         for one in waiting:
             uses.until_s.set_if_absent(one.uid, self._shared.now_s + BINDING_TIMEOUT_S)
-        return not waiting
+        unstated = [one for one in records if one.made is not None and not self.made.is_stated(one)]
+        return not waiting and not unstated
 
     def _records(self, members: Iterable[PodInfo]) -> list[ClaimRecord]:
         """Each once: many members may share one."""
@@ -173,7 +180,7 @@ class ClaimWrites:
         if claim is None or claim.status.allocation is None:
             uses.evicted.pop(uid, None)
         if record is None:
-            if claim is None or claim.status.allocation is None:
+            if claim is None or (claim.status.allocation is None and not claim.extended_for):
                 uses.left_s.drop(uid)
             elif _is_marked(claim):
                 uses.left_s.set_if_absent(uid, self._shared.now_s + self._shared.settings.settle_s)
@@ -190,12 +197,15 @@ class ClaimWrites:
         for uid in uses.left_s.due(shared.now_s):
             uses.left_s.drop(uid)
             claim = shared.cache.claims.claims.get(uid)
-            if claim is None or uid in uses.records or claim.status.allocation is None:
+            if claim is None or uid in uses.records:
                 continue
             gone = uses.evicted.get(uid, ())
             if not _is_marked(claim) and not gone:
                 continue
-            if self._may_give_back(claim, gone):
+            is_useless = self._is_of_no_use(claim)
+            if claim.status.allocation is None and not is_useless:
+                continue
+            if (is_useless and shared.decides) or self._may_give_back(claim, gone):
                 shared.count("claims_swept", not gone)
                 mark = (claim.metadata.annotations or {}).get(CLAIMED_FOR_KEY, "")
                 uses.give_back(claim, mark, "sweep")
@@ -237,6 +247,19 @@ class ClaimWrites:
                 return False
         return not any(one.node_name for one in users)
 
+    def _is_of_no_use(self, claim: ResourceClaim) -> bool:
+        """Whether it was made for a pod's extended resources, in an attempt that has ended."""
+        pod, uses = claim.extended_for, self._shared.claim_uses
+        if not pod or claim.status.allocation is not None or claim.metadata.deletion_timestamp is not None:
+            return False
+        making = (uses.records[uid].made for uid in uses.of_pod.get(pod, ()))
+        if any(one is not None and one.name == claim.metadata.name for one in making):
+            return False
+        info = self._shared.cache.pods.get(pod)
+        stated = info.pod.status.extended_resource_claim_status if info is not None else None
+        is_stated = stated is not None and stated.resource_claim_name == claim.metadata.name
+        return info is None or not info.node_name or not is_stated
+
     def _users(self, claim: ResourceClaim) -> list[PodInfo]:
         pods = self._shared.cache.pods
         return [pods[uid] for uid in self._shared.cache.claims.users(claim) if uid in pods]
@@ -245,7 +268,11 @@ class ClaimWrites:
         uses, claim = self._shared.claim_uses, record.latest
         if claim is None:
             record.leaves = {}
-            if record.wants:
+            if record.wants and record.made is not None and not record.is_there:
+                if not record.why:
+                    record.write = ClaimWrite.MAKE
+                    self.made.make(record, record.made)
+            elif record.wants:
                 record.why = record.why or "its resource claim is gone"
                 self._tell(record)
             else:
@@ -276,7 +303,13 @@ class ClaimWrites:
             is_shown = record.uid not in self._shared.cache.claims.claims
         else:
             is_shown = _is_as_new(record.seen_version, claim.metadata.resource_version)
-        if is_shown and not record.held:
+        if not is_shown or record.held:
+            return
+        is_kept = record.why or not self._shared.decides
+        if claim is not None and record.uid not in uses.again_s and not is_kept and self._is_of_no_use(claim):
+            record.write = ClaimWrite.DROP
+            self.made.drop(record, claim)
+        else:
             uses.end(record)
 
     def _stays(self, entry: Consumer, claim: ResourceClaim) -> bool:
@@ -367,22 +400,36 @@ class ClaimWrites:
         record = self._expected(event.uid, event.ticket)
         if record is not None:
             record.n_tries = 0
+            if not record.is_there:
+                self._shared.claim_uses.is_there(record, event.claim)
             self._settled(record, event.claim)
+            self.advance()
+
+    def gone(self, event: ClaimGone) -> None:
+        """Takes in that a claim of ours is deleted, or will be when its finalizers allow."""
+        record = self._expected(event.uid, event.ticket)
+        if record is not None:
+            self._settled(record, None)
             self.advance()
 
     def refused(self, event: ClaimRefused) -> None:
         record = self._expected(event.uid, event.ticket)
         if record is None:
             return
+        if record.write is ClaimWrite.MAKE and event.code == 409:
+            self._read(record)  # an earlier request may have made it
+            return
         name = record.latest.key if record.latest is not None else event.uid
+        if record.made is not None:
+            name = f"{record.made.namespace}/{record.made.name}"
         why = f"writing resource claim {name}: {event.message} ({event.code})"
-        if event.code == 404:
+        if event.code == 404 and record.write is not ClaimWrite.MAKE:
             self._settled(record, None)
             self.advance()
             return
-        record.write = ClaimWrite.NONE
-        if record.wants:
+        if record.wants or record.write is ClaimWrite.DROP:
             record.why = why
+        record.write = ClaimWrite.NONE
         self._pause(record, why)
 
     def cancelled(self, event: ClaimCancelled) -> None:
@@ -396,23 +443,39 @@ class ClaimWrites:
         record = self._expected(event.uid, event.ticket)
         if record is None:
             return
-        if record.latest is None:  # the watch has shown it gone, for good: nothing can land
+        if record.latest is None and record.is_there:  # the watch has shown it gone: nothing can land
             self._settled(record, None)
             self.advance()
             return
         record.n_tries += 1
         if record.n_tries >= _MAX_TRIES and record.wants:
-            record.why = f"writing resource claim {record.latest.key}: {event.message}"
+            name = record.latest.key if record.latest is not None else event.uid
+            record.why = f"writing resource claim {name}: {event.message}"
+        self._read(record)
+
+    def _read(self, record: ClaimRecord) -> None:
         record.write = ClaimWrite.READ
-        meta = record.latest.metadata
-        self._shared.emit(GetClaim(record.uid, meta.namespace, meta.name, record.cause_id))
+        if record.latest is not None:
+            meta = record.latest.metadata
+            self._shared.emit(GetClaim(record.uid, meta.namespace, meta.name, record.cause_id))
+        elif record.made is not None:
+            made = record.made
+            self._shared.emit(GetClaim(record.uid, made.namespace, made.name, record.cause_id, made.pod))
 
     def read(self, event: ClaimRead) -> None:
         record = self._shared.claim_uses.records.get(event.uid)
         if record is None or record.write is not ClaimWrite.READ:
             return
         claim = event.claim
-        if claim is not None and claim.metadata.resource_version == record.sent_version:
+        if not record.is_there:
+            if claim is not None:
+                self._shared.claim_uses.is_there(record, claim)
+            elif record.n_tries >= _MAX_TRIES and record.wants:
+                record.why = record.why or f"resource claim {record.uid} cannot be made"
+            record.n_tries += claim is None
+            self._settled(record, claim)
+            self.advance()
+        elif claim is not None and claim.metadata.resource_version == record.sent_version:
             record.write = ClaimWrite.BUMP
             meta = claim.metadata
             self._shared.count("claims_bumped")
@@ -446,7 +509,9 @@ class ClaimWrites:
 
     def _take_in(self, record: ClaimRecord, claim: ResourceClaim | None) -> None:
         known = record.latest
-        if claim is None or claim.metadata.uid != record.uid:
+        if claim is None and not record.is_there:
+            pass  # it is still to be made
+        elif claim is None or claim.metadata.uid != record.uid:
             record.latest = None
         elif known is None or not _is_as_new(
             known.metadata.resource_version, claim.metadata.resource_version
@@ -523,7 +588,7 @@ def _true_conditions(claim: ResourceClaim, one: AllocatedDevice) -> set[str]:
 
 
 def _is_sent(record: ClaimRecord) -> bool:
-    return record.write in (ClaimWrite.KEEP, ClaimWrite.ADD, ClaimWrite.REMOVE)
+    return record.write not in (ClaimWrite.NONE, ClaimWrite.READ, ClaimWrite.BUMP)
 
 
 def _lacking(record: ClaimRecord, claim: ResourceClaim) -> list[Consumer]:

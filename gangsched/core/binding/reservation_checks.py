@@ -35,9 +35,15 @@ def reservation_broken(cache: Cache, info: PodInfo) -> Why:
         if missing:
             return DeviceGone(missing, resource, info.node_name)
     for column, amount in zip(info.template.columns, info.template.amounts, strict=True):
-        if amount and cache.nodes.free[column, row] < 0:
+        if amount and cache.nodes.free[column, row] < 0 and not _is_by_class(cache, info, column):
             return NodeTooFull(info.node_name, cache.table.names[column])
     return ""
+
+
+def _is_by_class(cache: Cache, info: PodInfo, column: int) -> bool:
+    """Whether a device class serves the resource there: its claim says whether it has it."""
+    name = cache.table.names[column]
+    return name in info.template.by_class and bool(cache.nodes.served_by_class(name)[info.row])
 
 
 def reservation_taken(cache: Cache, info: PodInfo) -> Why:

@@ -22,6 +22,7 @@ from gangsched.core.cache.template_table import Signers, TemplateTable
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.resource_claims.book import KINDS as CLAIM_KINDS
 from gangsched.core.resource_claims.book import ClaimBook
+from gangsched.core.resource_claims.extended import NONE as NONE_SERVED
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import NO_ROW, NOTHING, PodInfo
 from gangsched.core.types.placement import Nominated, Placement
@@ -100,6 +101,8 @@ class Cache:
         is_same = known is not None and self.nodes.is_as_known(known, node)
         if self.nodes.offers(row, node):
             changes, uncounted = self.columns.offered(amounts)
+        if self.nodes.by_class and (served := self.nodes.by_class.get(row)) is not None:
+            amounts = {**served, **{one: n for one, n in amounts.items() if n or one not in served}}
         changes += self.nodes.put(row, node, amounts, is_same=is_same)
         problems = [f"status.allocatable: {one}" for one in (wrong, uncounted) if one]
         there = self.by_node.get(name, NOTHING).values()
@@ -108,6 +111,7 @@ class Cache:
             problems.append(invalid)
         if gained:
             changes.append(ClusterChange(Change.NODE_DEVICES, row, gained))
+        changes += self._serve(row)
         if self.usage_trackers:
             is_news, wrong = self.usage_trackers.put_node(row, node, is_same=is_same)
             if is_news:
@@ -188,13 +192,44 @@ class Cache:
                 self.nodes.note(row)
                 rows.append(row)
         touched.clear()
+        extended = self.claims.extended
+        if rows and (extended.is_in_use or self.nodes.by_class):
+            for row in [*self.nodes.row_of.values()] if NO_ROW in rows else rows:
+                self.index.changes += self._serve(row)
         return rows
+
+    def _serve(self, row: int) -> list[ClusterChange]:
+        """Finds anew which resources device classes serve on the node; returns what that may help."""
+        extended, node = self.claims.extended, self.nodes.nodes[row]
+        before = self.nodes.by_class.get(row, NONE_SERVED)
+        if node is None or not (extended.is_in_use or before):
+            return []
+        # What the node lists may be all that it has of a resource, and cannot be read.
+        served = NONE_SERVED if row in self.ledger.unread else extended.served(self.claims.offer(node))
+        if served:
+            offered = readable_quantities(node.status.allocatable)[0]
+            served = {
+                one: n
+                for one, n in served.items()
+                if not offered.get(one) and self.ledger.listed(row, one) is None
+            }
+        if served == before:
+            return []
+        name = node.metadata.name
+        extended.on_node.pop(name, None)
+        if served:
+            extended.on_node[name] = served
+        changes, _ = self.columns.offered(served)
+        grown = self.nodes.serve(row, served)
+        return changes if grown is None else [*changes, grown]
 
     # -- pods ----------------------------------------------------------------------------------------
 
     def join(self, info: PodInfo) -> None:
         """Adds a pod."""
         self.pods[info.uid] = info
+        if self.claims.extended.asked:
+            self._resolve()
         if info.pod.spec.resource_claims:
             self.claims.join(info.pod)
         self.index.selected.join(info)
@@ -229,12 +264,21 @@ class Cache:
 
     def template_of(self, pod: Pod) -> PodTemplate:
         """Returns the pod's template; a new one gets columns for what it requests."""
-        table = self.template_table
-        template = table.template(pod)
+        template = self.template_table.template(pod)
+        self._resolve()
+        return template
+
+    def _resolve(self) -> None:
+        """Gives a new template columns for what it requests, by plugins and by device classes."""
+        table, extended = self.template_table, self.claims.extended
+        if extended.asked:
+            extended.asked = False
+            extended.reconsider()
+            self.claims.touched[""] = None
+            self.note_claims()
         if (new := table.unresolved) is not None:
             table.unresolved = None
             self.columns.asked(new)
-        return template
 
     def sign_by(self, signers: Signers | None) -> None:
         """Gives unplaced pods their templates by these signatures."""
@@ -256,6 +300,8 @@ class Cache:
             and pod.status.resource_claim_statuses != old.status.resource_claim_statuses
         ):
             self.claims.join(pod)
+            self.claims.stale[info.uid] = None
+        if pod.status.extended_resource_claim_status != old.status.extended_resource_claim_status:
             self.claims.stale[info.uid] = None
         before, now = old.metadata, pod.metadata
         if before.labels == now.labels and before.deletion_timestamp == now.deletion_timestamp:

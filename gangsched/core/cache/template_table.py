@@ -80,7 +80,7 @@ class TemplateTable:
     @property
     def edition(self) -> int:
         """Changes when an equal pod may get another template than before."""
-        return self._index.selected.n_added + self._n_signatures
+        return self._index.selected.n_added + self._n_signatures + self._claims.edition
 
     def is_of_all_alike(self, pod: Pod) -> bool:
         """Whether nothing distinguishes the last looked-up pod from the other pods of its template.
@@ -103,7 +103,7 @@ class TemplateTable:
         labels = self._index.project(pod.metadata.labels)
         signer = None if self._signers is None else self._signers.get(spec.scheduler_name)
         signed = None if signer is None else signer.sign(pod)
-        needs = self._claims.needs(pod) if spec.resource_claims else ()
+        needs = self._claims.needs(pod) if self._claims.may_need(pod) else ()
         looks = signature(pod, labels, needs)
         latest = self._latest
         if latest is not None and latest[2] == signed and latest[0] == looks:

@@ -18,6 +18,7 @@ from gangsched.core.cache.cluster_view import ClusterView
 from gangsched.core.framework.profile import CLAIMS, Demand
 from gangsched.core.resource_claims.book import ClaimBook
 from gangsched.core.resource_claims.candidates import AllocationError, SelectorFailed
+from gangsched.core.resource_claims.extended import ENTRY, not_made_yet
 from gangsched.core.resource_claims.joint import PlacedPods, open_shared, solve
 from gangsched.core.resource_claims.requests import ClaimProblem
 from gangsched.core.resource_claims.results import allocation
@@ -113,9 +114,10 @@ def _allocated(book: ClaimBook, view: ClusterView, part: Sequence[Placement]) ->
     for one, chosen_of in zip(ordered, solution.own, strict=True):
         name, chosen = view.name(one.row), iter(chosen_of)
         claims = book.claims_of(one.info.pod)
-        for need in one.info.template.claims or ():
+        for need in book.extended.on(one.info.template.claims or (), name):
             if need.digest:
-                uid = claims[need.entry].metadata.uid
+                is_made = need.entry == ENTRY
+                uid = made_uid(one) if is_made else claims[need.entry].metadata.uid
                 prepared = book.prepared(need.digest)
                 found[uid] = allocation(prepared, next(chosen), name, _share_ids(book, uid).__next__)
             elif need.uid in solution.shared and need.uid not in found:
@@ -125,9 +127,16 @@ def _allocated(book: ClaimBook, view: ClusterView, part: Sequence[Placement]) ->
     return found
 
 
+def made_uid(one: Placement) -> str:
+    """Returns what stands for the UID of the claim that is to be made for a placed pod."""
+    group = one.info.group
+    return not_made_yet(one.info.uid, group.attempts if group is not None else 0)
+
+
 def _share_ids(book: ClaimBook, uid: str) -> Iterator[str]:
     """Yields IDs for shares of devices that no other claim, and no other version of this one, has."""
-    version = book.claims[uid].metadata.resource_version
+    known = book.claims.get(uid)
+    version = "" if known is None else known.metadata.resource_version
     for n in count():
         digest = blake2b(f"{uid}/{version}/{n}".encode(), digest_size=16).digest()
         yield str(UUID(bytes=digest, version=4))

@@ -16,7 +16,6 @@ from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.framework.plan import Shortage
 from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.core.why import Why
-from gangsched.core.why.not_tried import NotDoneYet
 from gangsched.model.objects import SelectorRequirement, Taint, Toleration
 from gangsched.model.resource_claims.objects import DEVICE_CLASS_PREFIX
 from gangsched.model.text.printable import shown
@@ -39,13 +38,13 @@ def near_names(short: Shortage) -> Iterator[Why]:
     yield from _selected(template, view)
     yield from islice(_required(template, view), 1)
     for name in unoffered(short)[:_MAX_NAMED]:
-        if device_class := _class_of(name, short):
-            yield NotDoneYet(
-                f"{name} is offered by Dynamic Resource Allocation alone (DeviceClass {device_class}), which"
-                " gangsched does not allocate by that name (yet): give the pod a resource claim instead, run"
-                " a device plugin for it on the nodes, or leave the pod to kube-scheduler (schedulerName:"
-                " default-scheduler)."
+        if device_class := view.claims.extended.class_of(name):
+            yield (
+                f"No node offers {name}: no driver has published devices on any of them (DeviceClass"
+                f" {device_class} serves it), and no device plugin does."
             )
+        elif name.startswith(DEVICE_CLASS_PREFIX):
+            yield f"There is no DeviceClass {name.removeprefix(DEVICE_CLASS_PREFIX)}."
         elif name in template.missing:
             yield f"No node offers {name}{nearest(name, view.table.names) or '.'}"
     if any(plugin == TAINTS for plugin, _, _ in short.found):
@@ -61,13 +60,6 @@ def unoffered(short: Shortage) -> list[str]:
         if "/" in name and not view.allocatable(column).any()
     ]
     return sorted((*template.missing, *none))
-
-
-def _class_of(resource: str, short: Shortage) -> str:
-    """The DeviceClass that offers the resource; "" for none. Source: KEP-5004, extendedResourceName."""
-    if resource.startswith(DEVICE_CLASS_PREFIX):
-        return resource.removeprefix(DEVICE_CLASS_PREFIX)
-    return short.trial.claims.class_of(resource)
 
 
 def _selected(template: PodTemplate, view: NodeQueries) -> Iterator[str]:

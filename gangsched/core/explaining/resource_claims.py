@@ -17,6 +17,7 @@ from gangsched.core.framework.plan import FitError, Shortage
 from gangsched.core.resource_claims.book import ClaimBook
 from gangsched.core.resource_claims.candidates import Cluster, NodeOffer
 from gangsched.core.resource_claims.devices import A_LIST, CounterName, ListedDevice, Pool, Value
+from gangsched.core.resource_claims.extended import ENTRY
 from gangsched.core.resource_claims.pod_claims import used_claims
 from gangsched.core.resource_claims.requests import (
     DOMAIN_LABEL,
@@ -40,6 +41,7 @@ from gangsched.core.why.resource_claims import (
     ServesOther,
 )
 from gangsched.model.cel.values import SelectorError
+from gangsched.model.resource_claims.extended import served_resources
 from gangsched.model.resource_claims.objects import DeviceId, ResourceClaim
 from gangsched.model.selectors import matches_node
 
@@ -63,7 +65,8 @@ class _Found(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """Where the member finds no devices. offers: of nodes that suit it otherwise, with their names."""
+    """Where the member finds no devices. offers: of nodes that suit it otherwise, with their names.
+    resources: by request of the claim that would be made for it: the extended resource that it serves."""
 
     scheduler: Scheduler
     book: ClaimBook
@@ -71,6 +74,7 @@ class _Asked(NamedTuple):
     offers: list[NodeOffer]
     devices: dict[DeviceId, tuple[ListedDevice, Pool]]
     n_unseen: int
+    resources: dict[str, str]
 
 
 def claim_sentences(scheduler: Scheduler, short: Shortage) -> Iterator[Why]:
@@ -98,7 +102,7 @@ def claim_sentences(scheduler: Scheduler, short: Shortage) -> Iterator[Why]:
             continue
         offers.append(offer := book.offer(node))
         devices |= {one.id: (one, pool) for one, pool in offer.devices if offer.has(one)}
-    asked = _Asked(scheduler, book, trial.claimed, offers, devices, n_unseen)
+    asked = _Asked(scheduler, book, trial.claimed, offers, devices, n_unseen, {})
     is_open = False
     for used in used_claims(short.member.pod):
         claim = book.named(short.member.pod.metadata.namespace, used.name or "")
@@ -107,6 +111,7 @@ def claim_sentences(scheduler: Scheduler, short: Shortage) -> Iterator[Why]:
         if book.allocation(claim.metadata.uid) is not None:
             yield from _allocated(asked, claim)
         is_open = is_open or book.allocation(claim.metadata.uid) is None
+    is_open = is_open or bool(template.by_class)
     if others:
         yield ServesOther(DOMAIN_LABEL, tuple(others[:_MAX_NAMED]), len(others))
     if is_open and offers:
@@ -174,7 +179,7 @@ def _pools(offers: Iterable[NodeOffer]) -> Iterator[Why]:
 
 def _lacks(asked: _Asked, short: Shortage) -> Iterator[Why]:
     """What is found for the request that lacks most; if each alone could be served, why all cannot."""
-    claims = [*_open_claims(asked.book, short)]
+    claims = [*_open_claims(asked.book, short), *_extended(asked, short)]
     found = [(claim, each) for claim, prepared in claims for each in _served(asked, claim, prepared)]
     if not found:
         return
@@ -203,6 +208,21 @@ def _open_claims(book: ClaimBook, short: Shortage) -> Iterator[tuple[str, Prepar
                 yield claim.key, book.prepared(book.digest(claim.metadata.uid))
             except ClaimProblem:
                 continue
+
+
+def _extended(asked: _Asked, short: Shortage) -> Iterator[tuple[str, PreparedClaim]]:
+    """What the member's extended resources ask for on the first of the nodes where classes serve them."""
+    extended, needs = asked.book.extended, short.template.claims or ()
+    for offer in asked.offers if short.template.by_class else ():
+        for need in extended.on(needs, offer.name):
+            if need.entry == ENTRY:
+                try:
+                    prepared = asked.book.prepared(need.digest)
+                except ClaimProblem:
+                    return
+                asked.resources.update(served_resources(extended.claims[need.digest].mappings))
+                yield "", prepared
+                return
 
 
 def _served(asked: _Asked, claim: str, prepared: PreparedClaim) -> Iterator[_Found]:
@@ -243,6 +263,7 @@ def _finds(asked: _Asked, claim: str, request: Request) -> _Found:
         len(free),
         most,
         node,
+        "" if claim else asked.resources.get(request.name, ""),
     )
     n_least = max(len(passing), 1) if request.is_all else request.count
     return _Found(why, free, n_least, errors)

@@ -17,6 +17,7 @@ import msgspec
 
 from gangsched.core.resource_claims.candidates import Cluster, NodeOffer
 from gangsched.core.resource_claims.devices import PoolBook
+from gangsched.core.resource_claims.extended import ENTRY, ExtendedResources
 from gangsched.core.resource_claims.holdings import Holdings
 from gangsched.core.resource_claims.pod_claims import ClaimNeed, SharingGroup, problem_of, used_claims
 from gangsched.core.resource_claims.requests import ClaimProblem, PreparedClaim
@@ -24,7 +25,6 @@ from gangsched.core.resource_claims.selectors import Selectors
 from gangsched.model.objects import Node, Pod
 from gangsched.model.resource_claims.objects import (
     CLAIMS,
-    DEVICE_CLASS_PREFIX,
     DEVICE_CLASSES,
     SLICES,
     TAINT_RULES,
@@ -35,6 +35,7 @@ from gangsched.model.resource_claims.objects import (
     DeviceTaintRule,
     PoolId,
     ResourceClaim,
+    ResourceClaimSpec,
     ResourceSlice,
 )
 
@@ -45,11 +46,21 @@ Place = tuple[str, str]
 """(namespace, name) of a claim."""
 
 
+class _Asked(Protocol):
+    """device_resources: the extended resources that a pod requests."""
+
+    @property
+    def device_resources(self) -> tuple[str, ...]: ...
+
+
 class PlacedPod(Protocol):
     """A pod as the cache holds it. node_name: where it is, or is about to be; "": it waits."""
 
     @property
     def node_name(self) -> str: ...
+
+    @property
+    def template(self) -> _Asked: ...
 
 
 _NOBODY: Mapping[str, None] = MappingProxyType({})
@@ -94,8 +105,7 @@ class ClaimBook:
         """Changes with classes and taint rules, by which equal devices may differ from then on."""
         self._rules: dict[str, DeviceTaintRule] = {}
         self.cluster = Cluster(self.holdings, self.selectors, self._rules)
-        self._serving: dict[str, str] | None = None
-        """By extended resource: the class that serves it; None: not known now."""
+        self.extended = ExtendedResources(self.classes, self.selectors)
         self._unread: dict[str, str] = {}
         self._named: dict[Place, str] = {}
         self._users: dict[Place, dict[str, bool]] = {}
@@ -110,6 +120,8 @@ class ClaimBook:
         self._digests: dict[str, str] = {}
         self._specs: dict[str, ResourceClaim] = {}
         self._n_alike: Counter[str] = Counter()
+        self._made_for: dict[str, dict[str, None]] = {}
+        """By pod: the claims made for its extended resources; several while former ones are deleted."""
         self._prepared: dict[str, PreparedClaim | ClaimProblem] = {}
 
     @property
@@ -131,6 +143,7 @@ class ClaimBook:
         elif isinstance(one, DeviceClass):
             self.classes[one.metadata.name] = one
             self._reconsider()
+            self._reconsider_pods()
         else:
             self._rules[one.metadata.name] = one
             self.reported[""] = None
@@ -154,6 +167,16 @@ class ClaimBook:
         elif (self.classes if kind == DEVICE_CLASSES else self._rules).pop(name, None) is not None:
             self.reported[""] = None
             self._reconsider()
+            if kind == DEVICE_CLASSES:
+                self._reconsider_pods()
+
+    def _reconsider_pods(self) -> None:
+        """Has waiting pods looked at whose resources classes may serve, or serve no longer."""
+        self.stale.update(
+            (uid, None)
+            for uid, pod in self._pods.items()
+            if pod.template.device_resources and not pod.node_name
+        )
 
     def _put_claim(self, claim: ResourceClaim) -> None:
         meta = claim.metadata
@@ -168,6 +191,8 @@ class ClaimBook:
             digest = self._digests[meta.uid] = blake2b(_encode(claim.spec), digest_size=16).hexdigest()
             self._n_alike[digest] += 1
             self._specs.setdefault(digest, claim)
+            if pod := claim.extended_for:
+                self._made_for.setdefault(pod, {})[meta.uid] = None
         self._count(meta.uid)
         # Pods that are left may all be evicted now, and then its devices are free.
         self.freed = self.freed or (known is not None and _lost_a_user(known, claim))
@@ -190,7 +215,12 @@ class ClaimBook:
         uid = self._named.pop(place, None)
         if uid is None:
             return
-        del self.claims[uid]
+        claim = self.claims.pop(uid)
+        if pod := claim.extended_for:
+            made = self._made_for.get(pod, {})
+            made.pop(uid, None)
+            if not made:
+                self._made_for.pop(pod, None)
         digest = self._digests.pop(uid)
         self._n_alike[digest] -= 1
         if not self._n_alike[digest]:
@@ -200,7 +230,7 @@ class ClaimBook:
         self.stale.update(dict.fromkeys(self._users.get(place, ())))
 
     def _reconsider(self) -> None:
-        self._serving = None
+        self.extended.reconsider()
         self.edition += 1
         self._prepared.clear()
         self.touched[""] = None
@@ -215,6 +245,9 @@ class ClaimBook:
             if why_not:
                 self._unread[kind] = why_not
             self.stale.update(dict.fromkeys(self._uses))
+            if self.classes:
+                self.edition += 1
+                self._reconsider_pods()
 
     # -- who has what ----------------------------------------------------------------------------------
 
@@ -227,6 +260,16 @@ class ClaimBook:
         """Ends a promise; what the API server says remains counted."""
         if self.promised.pop(uid, None) is not None:
             self._count(uid)
+
+    def rename(self, uid: str, now: str) -> None:
+        """Keeps a promise under another UID: that of the claim, which has been made meanwhile."""
+        promised, freed = self.promised.pop(uid, None), self.freed
+        if promised is not None:
+            self._count(uid)
+            self.promise(now, promised)
+            self.freed = freed
+        if self.leaving.pop(uid, "") is None:
+            self.leaving[now] = None
 
     def keep(self, allocation: Allocation, n: int = 1) -> None:
         """Counts devices as given out that a node may still use, whatever claims say; with n = -1 no
@@ -264,7 +307,7 @@ class ClaimBook:
         claims = {
             claim.metadata.uid: claim
             for pod in gone
-            if pod.spec.resource_claims
+            if pod.spec.resource_claims or self._made_for
             for claim in self.claims_of(pod).values()
         }
         if released:
@@ -374,7 +417,13 @@ class ClaimBook:
 
     def users(self, claim: ResourceClaim) -> Iterable[str]:
         """Returns the UIDs of the known pods that use the claim."""
-        return self._users.get((claim.metadata.namespace, claim.metadata.name), {}).keys()
+        users = self._users.get((claim.metadata.namespace, claim.metadata.name), {}).keys()
+        pod = claim.extended_for
+        return users if not pod or pod not in self._pods else {**dict.fromkeys(users), pod: None}.keys()
+
+    def made_for(self, pod: str) -> list[ResourceClaim]:
+        """Returns the claims that were made for a pod's extended resources, by its UID."""
+        return [self.claims[uid] for uid in self._made_for.get(pod, ())]
 
     def user(self, claim: ResourceClaim) -> str:
         """Returns the UID of a known pod that uses the claim: of one that it is reserved for, if there is
@@ -413,8 +462,13 @@ class ClaimBook:
         )
 
     def claims_of(self, pod: Pod) -> dict[str, ResourceClaim]:
-        """Returns the pod's claims by entry, those that exist."""
-        found = {}
+        """Returns the pod's claims by entry, those that exist; under ENTRY the one for its extended
+        resources."""
+        found: dict[str, ResourceClaim] = {}
+        if self._made_for and (made := self.made_for(pod.metadata.uid)):
+            status = pod.status.extended_resource_claim_status
+            stated = "" if status is None else status.resource_claim_name
+            found[ENTRY] = next((one for one in made if one.metadata.name == stated), made[0])
         for used in used_claims(pod):
             claim = None if used.name is None else self.named(pod.metadata.namespace, used.name)
             if claim is not None:
@@ -433,8 +487,17 @@ class ClaimBook:
                 found[claim.metadata.uid] = consumer
         return found
 
+    def may_need(self, pod: Pod) -> bool:
+        """Whether `needs` may find something; asked of every pod."""
+        is_stated = pod.status.extended_resource_claim_status is not None
+        return bool(pod.spec.resource_claims or self.classes or is_stated)
+
     def needs(self, pod: Pod) -> tuple[ClaimNeed, ...] | None:
-        """Returns what the pod needs of its claims; None until all of them are ready."""
+        """Returns what the pod needs of its claims, and of classes that serve its extended resources; None
+        until all of that is known."""
+        extended = self.extended.need_of(pod)
+        if extended is None and not pod.spec.resource_claims:
+            return ()
         if self.problem(pod):
             return None
         found = []
@@ -445,7 +508,7 @@ class ClaimBook:
             is_open = used.is_own and self.allocation(uid) is None
             digest, shared = (self._digests[uid], "") if is_open else ("", uid)
             found.append(ClaimNeed(used.entry, digest, shared, used.is_group))
-        return tuple(found)
+        return tuple(found) if extended is None else (*found, extended)
 
     # -- devices ---------------------------------------------------------------------------------------
 
@@ -463,42 +526,17 @@ class ClaimBook:
         self._offers[name] = _Offer(labels, revision, offer)
         return offer
 
-    def class_of(self, resource: str) -> str:
-        """Returns the DeviceClass that serves an extended resource (KEP-5004); "" for none. Of several the
-        newest counts, then the first by name. Source: k8s.io/dynamic-resource-allocation v0.37.1
-        `deviceclass/extendedresourcecache`."""
-        if resource.startswith(DEVICE_CLASS_PREFIX):
-            name = resource.removeprefix(DEVICE_CLASS_PREFIX)
-            return name if name in self.classes else ""
-        if self._serving is None:
-            self._serving = {}
-            for name, one in sorted(self.classes.items()):
-                own = one.spec.extended_resource_name
-                other = self._serving.get(own) if own else None
-                if own and (other is None or _made_s(one) > _made_s(self.classes[other])):
-                    self._serving[own] = name
-        return self._serving.get(resource, "")
-
-    def serves(self, node: Node, device_class: str) -> bool:
-        """Whether the node has a device of the class, whoever has it now."""
-        selectors = self.classes[device_class].spec.selectors or ()
-        texts = [one.cel.expression for one in selectors if one.cel is not None]
-        offer = self.offer(node)
-        return len(texts) == len(selectors) and any(
-            offer.has(device) and all(self.selectors.verdict(text, device) is True for text in texts)
-            for device, _ in offer.devices
-        )
-
     def forget_node(self, name: str) -> None:
         """Forgets what is kept of a node that is gone."""
         self._offers.pop(name, None)
+        self.extended.forget_node(name)
 
     def prepared(self, digest: str) -> PreparedClaim:
         """Returns what claims of that spec ask for. Raises: ClaimProblem."""
         found = self._prepared.get(digest)
         if found is None:
             try:
-                found = PreparedClaim(self._specs[digest].spec, self.classes)
+                found = PreparedClaim(self._spec(digest), self.classes)
             except ClaimProblem as problem:
                 found = problem
             self._prepared[digest] = found
@@ -506,14 +544,18 @@ class ClaimBook:
             raise found
         return found
 
+    def _spec(self, digest: str) -> ResourceClaimSpec:
+        known = self._specs.get(digest)
+        if known is not None:
+            return known.spec
+        made = self.extended.claims.get(digest)
+        if made is None:
+            raise ClaimProblem("too many kinds of pods ask for resources of device classes")
+        return made.spec
+
     def digest(self, uid: str) -> str:
         """Returns the digest of the claim's spec."""
         return self._digests[uid]
-
-
-def _made_s(one: DeviceClass) -> float:
-    made = one.metadata.creation_timestamp
-    return 0.0 if made is None else made.timestamp()
 
 
 def _group_of(pod: Pod) -> Place | None:

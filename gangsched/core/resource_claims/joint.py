@@ -50,6 +50,8 @@ def solve(
     Raises: AllocationError, ClaimProblem.
     """
     users: dict[str, list[NodeOffer]] = {}
+    on = book.extended.on
+    placed = [pods._replace(needs=on(pods.needs, pods.node.metadata.name)) for pods in placed]
     for pods in placed:
         for uid in open_shared(book, pods.needs):
             users.setdefault(uid, []).append(book.offer(pods.node))

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupClaim
+from gangsched.model.resource_claims.extended import ExtendedNeed
 from gangsched.model.resource_claims.objects import MAX_RESERVED_FOR, Consumer, ResourceClaim
 
 
@@ -46,12 +47,20 @@ class ClaimNeed(NamedTuple):
 
     digest: of the spec of a claim of its own that is to be allocated. uid: of any other: one that others may
     use too, or that is allocated. is_group: it is reserved for the pod's PodGroup, for any number of pods.
+    extended: of resources that classes serve; what that is as a claim depends on the node
+    (core.resource_claims.extended).
     """
 
     entry: str
     digest: str = ""
     uid: str = ""
     is_group: bool = False
+    extended: ExtendedNeed | None = None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is a claim of the pod's own that is still to be allocated."""
+        return bool(self.digest) or self.extended is not None
 
 
 def own_digests(needs: Sequence[ClaimNeed]) -> tuple[str, ...]:

@@ -15,8 +15,8 @@ from gangsched.core.resource_claims.book import ClaimBook
 from gangsched.core.state.timers import DeadlineKind, Deadlines, Timers
 from gangsched.core.types.group import PodInfo
 from gangsched.core.why import Why
-from gangsched.model.objects import Pod
-from gangsched.model.resource_claims.objects import Consumer, ResourceClaim
+from gangsched.model.objects import Pod, RequestMapping
+from gangsched.model.resource_claims.objects import Consumer, ResourceClaim, ResourceClaimSpec
 
 DEALLOCATED_WITHIN_S = 5.0
 """How long after a victim has gone the cluster's resourceclaim controller may take to free its devices, which
@@ -33,8 +33,23 @@ class ClaimWrite(enum.Enum):
     """Entries for pods, and the allocation if the claim has none."""
     REMOVE = "remove"
     """Entries are taken off, with the last one the allocation."""
+    MAKE = "make"
+    """The claim itself, for a pod's extended resources."""
+    DROP = "drop"
+    """The claim is deleted: it was made for an attempt that has ended."""
     READ = "read"
     BUMP = "bump"
+
+
+class MadeClaim(msgspec.Struct, frozen=True):
+    """A claim that we make, for the extended resources of `pod`, a UID, where classes serve them."""
+
+    namespace: str
+    name: str
+    pod: str
+    pod_name: str
+    spec: ResourceClaimSpec
+    mappings: tuple[RequestMapping, ...]
 
 
 class ClaimRecord(msgspec.Struct, eq=False):
@@ -44,8 +59,9 @@ class ClaimRecord(msgspec.Struct, eq=False):
     version known, from an answer or the watch, None: it is gone; seen_version: the newest that the watch has
     shown.
     write: what is on its way, by the version `sent_version`. n_tries: how many in a row had no clear answer.
-    is_left: whether its allocation, found without a user, is to be taken off. why: why the claim cannot be
-    had.
+    is_left: whether its allocation, found without a user, is to be taken off. made: what is to be made, or
+    was, if it is for extended resources; is_there: whether it has been. noted_at: the pod's version by which
+    its status has last been sent, which is to state the claim. why: why the claim cannot be had.
     """
 
     uid: str
@@ -61,6 +77,9 @@ class ClaimRecord(msgspec.Struct, eq=False):
     sent_version: str = ""
     n_tries: int = 0
     is_left: bool = False
+    made: MadeClaim | None = None
+    is_there: bool = True
+    noted_at: str = ""
     why: Why = ""
 
     @property
@@ -99,9 +118,15 @@ class ClaimUses:
         PodGroups, which outlive their pods."""
         return bool(self.left_s or self._book.groups)
 
-    def hold(self, info: PodInfo) -> None:
-        """Notes a reserved pod's claims, of which nothing is written yet."""
-        for uid, consumer in self._book.consumers_of(info.pod).items():
+    def hold(self, info: PodInfo, uid_made: str = "", made: MadeClaim | None = None) -> None:
+        """Notes a reserved pod's claims, of which nothing is written yet. made: the one that is to be made
+        for it, and what stands for its UID."""
+        consumers = self._book.consumers_of(info.pod)
+        if made is not None:
+            meta = info.pod.metadata
+            consumers[uid_made] = Consumer(resource="pods", name=meta.name, uid=meta.uid)
+            self.records[uid_made] = ClaimRecord(uid_made, None, "", made=made, is_there=False)
+        for uid, consumer in consumers.items():
             record = self.records.get(uid)
             if record is None:
                 claim = self._book.claims[uid]
@@ -134,6 +159,23 @@ class ClaimUses:
                 record.leaves[consumer.uid] = consumer
                 self._book.leaving[uid] = None
             self.dirty[uid] = None
+
+    def is_there(self, record: ClaimRecord, claim: ResourceClaim) -> None:
+        """Takes in that a claim that was to be made is there, and what its UID is."""
+        was, now = record.uid, claim.metadata.uid
+        record.uid, record.latest, record.is_there = now, claim, True
+        self.records[now] = self.records.pop(was)
+        for pod in (*record.held, *record.wants):
+            if pod in self.of_pod:
+                self.of_pod[pod].pop(was, None)
+                self.of_pod[pod][now] = None
+        self._book.rename(was, now)
+        self.again_s.drop(was)
+        self.dirty.pop(was, None)
+        self.dirty[now] = None
+        shown = self._book.claims.get(now)
+        if shown is not None:
+            record.seen_version = shown.metadata.resource_version
 
     def user_gone(self, pod: Pod, due_s: float) -> None:
         """Has it looked into by then whether claims of its PodGroup, which do not end with their last pod,

@@ -191,6 +191,8 @@ class Answers:
             ev.ClaimRefused: binder.claims.refused,
             ev.ClaimUnclear: binder.claims.unclear,
             ev.ClaimCancelled: binder.claims.cancelled,
+            ev.ClaimGone: binder.claims.gone,
+            ev.ClaimNoted: binder.claims.made.noted,
             ev.ClaimRead: binder.claims.read,
             ev.ClaimUnread: binder.report_unread_claim,
             ev.ClaimBumped: binder.claims.bumped,

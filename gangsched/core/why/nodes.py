@@ -19,17 +19,6 @@ class Insufficient(Because, frozen=True):
         return f"Insufficient {self.what}"
 
 
-class ServedByClass(Because, frozen=True):
-    """A resource that a node offers by Dynamic Resource Allocation alone (KEP-5004)."""
-
-    resource: str
-    device_class: str
-
-    def __str__(self) -> str:
-        which = "which gangsched does not allocate by that name (yet)"
-        return f"node(s) that serve {self.resource} by DeviceClass {self.device_class}, {which}"
-
-
 class UntoleratedTaint(Because, frozen=True):
     """A taint that the pod does not tolerate; without a key: one of several others."""
 

@@ -37,7 +37,8 @@ class RequestLacks(Because, frozen=True):
     """What a request finds among the devices of the nodes that suit the pod otherwise, each counted once.
 
     n_wanted: 0 for all. n_unseen: other nodes, which were not looked at. counters: those that free devices
-    lack, n_uncounted of them. most: the most free ones on one node.
+    lack, n_uncounted of them. most: the most free ones on one node. resource: the extended resource that it
+    serves; "": it is a request of the pod's own claim.
     """
 
     claim: str
@@ -58,6 +59,7 @@ class RequestLacks(Because, frozen=True):
     n_free: int
     most: int
     node: str
+    resource: str = ""
 
     @property
     def passes_none(self) -> bool:
@@ -80,10 +82,10 @@ class RequestLacks(Because, frozen=True):
             parts.append(f"at most {self.most} on one node ({self.node})")
         unseen = f" ({self.n_unseen} more were not looked at)" * bool(self.n_unseen)
         devices = f"{several(self.n_devices, 'device')} on {several(self.n_nodes, 'node')}{unseen}"
-        return (
-            f"Claim {claim}, request {self.request} (class {self.device_class}, {wanted}):"
-            f" of {devices} {', '.join(parts)}."
-        )
+        asks = f"Claim {claim}, request {self.request} (class"
+        if self.resource:
+            asks = f"{self.resource}, by a claim (class"
+        return f"{asks} {self.device_class}, {wanted}): of {devices} {', '.join(parts)}."
 
 
 class SelectorFails(Because, frozen=True):

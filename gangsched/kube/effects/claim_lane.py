@@ -1,13 +1,14 @@
-"""Patches of ResourceClaims, sent as carefully as binds: pods are bound only when their claims are written.
+"""Writes about ResourceClaims, sent as carefully as binds: pods are bound only when their claims are written.
 
-Lives here: the request, and its events: ClaimPatched, ClaimRefused, ClaimUnclear and ClaimCancelled for what
-BindSucceeded, BindFailed, BindUnknown and BindCancelled are to a bind in the table of
-kube.effects.binding_lane, whose lane this is. Not here: paths and bodies (kube.effects.claim_writes), reads
-and bumps (kube.effects.write_lanes, kube.effects.bumps). Called by kube.effects.dispatcher only.
+Lives here: the requests, and their events: ClaimPatched, ClaimRefused, ClaimUnclear and ClaimCancelled for
+what BindSucceeded, BindFailed, BindUnknown and BindCancelled are to a bind in the table of
+kube.effects.binding_lane, whose lane this is; a claim that is deleted is ClaimGone, and what becomes of a
+pod's status is ClaimNoted. Not here: paths and bodies (kube.effects.claim_writes), reads and bumps
+(kube.effects.write_lanes, kube.effects.bumps). Called by kube.effects.dispatcher only.
 
-Done is only a 2xx with the claim in a version other than the one that the patch was for. The same version
-means that nothing was written: the API server found nothing to change, or something in front of it dropped
-the patch. That is ClaimUnclear, and a read tells.
+A patch is done only by a 2xx with the claim in a version other than the one that the patch was for. The same
+version means that nothing was written: the API server found nothing to change, or something in front of it
+dropped the patch. That is ClaimUnclear, and a read tells.
 """
 
 from __future__ import annotations
@@ -16,28 +17,62 @@ import time
 
 from gangsched.errors import ApiError
 from gangsched.kube.effects.binding_lane import OnceLane
-from gangsched.kube.effects.claim_writes import claim_body, claim_path, claim_target, read_claim
-from gangsched.kube.evidence import Target, outline_of
-from gangsched.kube.transport.http1 import JSON_PATCH, MERGE_PATCH, Verb
+from gangsched.kube.effects.claim_writes import (
+    claim_body,
+    claim_path,
+    claim_target,
+    claims_path,
+    drop_body,
+    keeps_note,
+    note_body,
+    read_claim,
+)
+from gangsched.kube.effects.writes import pod_path
+from gangsched.kube.evidence import Target, outline_of, pod
+from gangsched.kube.status import is_success
+from gangsched.kube.transport.http1 import JSON, JSON_PATCH, MERGE_PATCH, Verb
 from gangsched.kube.transport.lane_connection import Call
-from gangsched.model.effects import PatchClaim
-from gangsched.model.events import ClaimCancelled, ClaimPatched, ClaimRefused, ClaimUnclear
+from gangsched.model.effects import DropClaim, MakeClaim, NoteClaim, PatchClaim
+from gangsched.model.events import (
+    ClaimCancelled,
+    ClaimGone,
+    ClaimNoted,
+    ClaimPatched,
+    ClaimRefused,
+    ClaimUnclear,
+    Event,
+)
+
+ClaimRequest = PatchClaim | MakeClaim | DropClaim | NoteClaim
 
 _OF_STATUS, _OF_CLAIM = Verb("PATCH", JSON_PATCH), Verb("PATCH", MERGE_PATCH)
+_NOT_KEPT = 501
+_WHY_NOT_KEPT = (
+    "the API server does not keep status.extendedResourceClaimStatus: device classes serve resources of pods"
+    " from Kubernetes 1.36 on, or with the feature gate DRAExtendedResource"
+)
+_POST, _DELETE = Verb("POST", JSON), Verb("DELETE", JSON)
 
 
-class ClaimLane(OnceLane[PatchClaim]):
-    """Sends patches of claims; each results in exactly one event."""
+class ClaimLane(OnceLane[ClaimRequest]):
+    """Sends writes about claims; each results in exactly one event."""
 
-    name = "patch a resource claim"
+    name = "write a resource claim"
     method = "PATCH"
-    goes_on = "patches of resource claims are going out again"
+    goes_on = "writes of resource claims are going out again"
 
-    def _target(self, item: PatchClaim) -> Target:
-        return claim_target(item)
+    def _target(self, item: ClaimRequest) -> Target:
+        return pod(item.namespace, item.name) if isinstance(item, NoteClaim) else claim_target(item)
 
-    def _request(self, call: Call[PatchClaim]) -> tuple[Verb, str, bytes]:
+    def _request(self, call: Call[ClaimRequest]) -> tuple[Verb, str, bytes]:
         item = call.item
+        if isinstance(item, MakeClaim):
+            return _POST, claims_path(item.namespace), item.body
+        if isinstance(item, DropClaim):
+            return _DELETE, claim_path(item), drop_body(item)
+        if isinstance(item, NoteClaim):
+            # Its list is replaced as a whole, so not a strategic merge patch.
+            return _OF_CLAIM, pod_path(item, "status"), note_body(item)
         # A strategic merge patch writes drivers' parameters anew, their keys in order and without nulls: the
         # API server takes that for a change, and refuses. It refuses every patch of the claim, and an update
         # with its JSON too, where they are stored with blanks, or with <, > or & unescaped, as it compares
@@ -46,26 +81,41 @@ class ClaimLane(OnceLane[PatchClaim]):
         verb, path = (_OF_STATUS, "status") if item.is_status else (_OF_CLAIM, "")
         return verb, claim_path(item, path), claim_body(item, time.time())
 
-    def _proves(self, call: Call[PatchClaim], body: bytes) -> bool:
-        found = outline_of(body, claim_target(call.item))
-        return found is not None and found.metadata.uid == call.item.uid
+    def _proves(self, call: Call[ClaimRequest], body: bytes) -> bool:
+        item = call.item
+        found = outline_of(body, self._target(item))
+        if isinstance(item, MakeClaim):
+            return found is not None
+        is_it = found is not None and found.metadata.uid == item.uid
+        return is_it or (isinstance(item, DropClaim) and is_success(body))
 
-    def _succeeded(self, item: PatchClaim, body: bytes) -> ClaimPatched | ClaimUnclear:
+    def _succeeded(self, item: ClaimRequest, body: bytes) -> Event:
+        if isinstance(item, DropClaim):
+            return ClaimGone(item.uid, item.ticket)
+        if isinstance(item, NoteClaim):
+            if keeps_note(body, item):
+                return ClaimNoted(item.uid, item.ticket)
+            return ClaimNoted(item.uid, item.ticket, _NOT_KEPT, _WHY_NOT_KEPT)
         try:
             claim = read_claim(body, item)
         except ApiError as error:
             return self._unknown(item, str(error), refused=False)
-        assert claim is not None, "its UID was compared"
-        if claim.metadata.resource_version in ("", item.resource_version):
+        if claim is None or (
+            isinstance(item, PatchClaim) and claim.metadata.resource_version in ("", item.resource_version)
+        ):
             self.n_unknown += 1
             return self._unknown(item, "answered with the claim as it was", refused=False)
         return ClaimPatched(item.uid, item.ticket, claim)
 
-    def _failed(self, item: PatchClaim, error: ApiError) -> ClaimRefused:
+    def _failed(self, item: ClaimRequest, error: ApiError) -> Event:
+        if isinstance(item, NoteClaim):
+            return ClaimNoted(item.uid, item.ticket, error.code, error.message)
         return ClaimRefused(item.uid, item.ticket, error.code, error.reason, error.message)
 
-    def _unknown(self, item: PatchClaim, why: str, *, refused: bool) -> ClaimUnclear:
+    def _unknown(self, item: ClaimRequest, why: str, *, refused: bool) -> Event:
+        if isinstance(item, NoteClaim):
+            return ClaimNoted(item.uid, item.ticket, 0, why)
         return ClaimUnclear(item.uid, item.ticket, why, refused)
 
-    def _cancelled(self, item: PatchClaim) -> ClaimCancelled:
+    def _cancelled(self, item: ClaimRequest) -> Event:
         return ClaimCancelled(item.uid, item.ticket)

@@ -9,7 +9,7 @@ most one outcome.
 | lane | effects | order | connections | under load |
 |---|---|---|---|---|
 | binds | BindPod, CancelBinds | FIFO | 16 | first, and two on each |
-| claims | PatchClaim, CancelBinds | FIFO | 16 | as binds: binds depend on them |
+| claims | Patch-, Make-, Drop-, NoteClaim, CancelBinds | FIFO | 16 | as binds: binds depend on them |
 | reads | GetPod, GetClaim | FIFO | 4 | as binds: binds depend on them |
 | bumps | BumpPod, BumpClaim | FIFO | 16 | as binds: they free reserved nodes and devices |
 | evictions | EvictPod, DeletePod | FIFO | 2 | |
@@ -55,11 +55,14 @@ from gangsched.model.effects import (
     CancelBinds,
     CancelHooks,
     DeletePod,
+    DropClaim,
     Effect,
     EvictPod,
     GetClaim,
     GetPod,
+    MakeClaim,
     NominateNode,
+    NoteClaim,
     PatchClaim,
     PatchPod,
     ReadRefusals,
@@ -195,6 +198,9 @@ class Dispatcher:
             BumpPod: self.bumps.submit,
             GetPod: self._reads.submit,
             PatchClaim: self._patch_claim,
+            MakeClaim: self._write_claim,
+            DropClaim: self._write_claim,
+            NoteClaim: self._write_claim,
             BumpClaim: self.bumps.submit,
             GetClaim: self._reads.submit,
             EvictPod: self._evictions.submit,
@@ -275,6 +281,14 @@ class Dispatcher:
             self._emit(ClaimCancelled(effect.uid, effect.ticket))
         elif self._fence is not None:
             self._fence.submit(effect)
+        else:
+            self.claims.submit(effect)
+
+    def _write_claim(self, effect: MakeClaim | DropClaim | NoteClaim) -> None:
+        """Sends what a new leader need not know of: until it is allocated a claim holds nothing, and a pod's
+        status decides nothing."""
+        if self._draining:
+            self._emit(ClaimCancelled(effect.uid, effect.ticket))
         else:
             self.claims.submit(effect)
 

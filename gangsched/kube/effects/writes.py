@@ -21,6 +21,7 @@ from gangsched.model.effects import (
     EvictPod,
     GetPod,
     NominateNode,
+    NoteClaim,
     PatchPod,
     RecordEvent,
     WritePodCondition,
@@ -57,7 +58,15 @@ read_group_outline = bounded.lenient_decoder(GroupOutline)
 
 
 def pod_path(
-    effect: BindPod | GetPod | BumpPod | EvictPod | DeletePod | NominateNode | PatchPod | WritePodCondition,
+    effect: BindPod
+    | GetPod
+    | BumpPod
+    | EvictPod
+    | DeletePod
+    | NominateNode
+    | NoteClaim
+    | PatchPod
+    | WritePodCondition,
     subresource: str = "",
 ) -> str:
     """Path of a pod or of one of its subresources."""

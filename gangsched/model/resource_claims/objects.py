@@ -27,6 +27,8 @@ CLAIMED_FOR_KEY = "gangsched.io/claimed-for"
 """On a claim: the gang that it is being, or was, allocated for; says whose to give back after a crash."""
 FINALIZER = "resource.kubernetes.io/delete-protection"
 POD_CLAIM_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
+EXTENDED_CLAIM_ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
+"""On a claim that a scheduler has made for a pod's extended resources: "true"."""
 MAX_RESULTS = 32
 """Devices that the allocation of one claim may list."""
 MAX_RESERVED_FOR = 256
@@ -360,6 +362,14 @@ class ResourceClaim(_Kept):
     def key(self) -> str:
         """`namespace/name`, for people; state is keyed by UID."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def extended_for(self) -> str:
+        """The UID of the pod whose extended resources the claim is for; "" if it was not made for that."""
+        if (self.metadata.annotations or {}).get(EXTENDED_CLAIM_ANNOTATION) != "true":
+            return ""
+        owner = self.metadata.controller
+        return owner.uid if owner is not None and owner.kind == "Pod" else ""
 
 
 class ClassSpec(_Kept):

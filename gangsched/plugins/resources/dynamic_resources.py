@@ -55,6 +55,7 @@ REASON_ELSEWHERE = "resourceclaim not available on the node"
 # Beyond it texts are forgotten, with the answers that name them.
 _MAX_TEXTS = 4096
 REASON_DOMAIN = "node(s) that serve another ComputeDomain"
+REASON_STATED = "node(s) where no DeviceClass serves the pod, whose status states a claim for its resources"
 REASON_NONE = "cannot allocate all claims"
 
 
@@ -83,13 +84,15 @@ class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
 class _Asked(msgspec.Struct, frozen=True):
     """own: digests of the claims of each pod's own. allocated: claims that have a place. is_joint: whether
     nodes depend on each other, by a claim that several use or by devices that several nodes reach. domains:
-    UIDs of the ComputeDomains whose channels are claimed. left: of claims that are reserved pod by pod, by
+    UIDs of the ComputeDomains whose channels are claimed. by_class: the resources of which a class must serve
+    one, None: none must. left: of claims that are reserved pod by pod, by
     UID, for how many more they can be."""
 
     own: tuple[str, ...]
     allocated: tuple[ResourceClaim, ...]
     is_joint: bool
     domains: frozenset[str]
+    by_class: frozenset[str] | None
     left: dict[str, int]
 
 
@@ -112,7 +115,7 @@ class DynamicResources:
         self._forget_refusals()
 
     def concerns(self, template: PodTemplate) -> bool:
-        return bool(template.spec.resource_claims)
+        return bool(template.spec.resource_claims or template.claims)
 
     def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
         book = view.claims
@@ -140,9 +143,12 @@ class DynamicResources:
                 left[need.uid] = MAX_RESERVED_FOR - book.n_taking(need.uid)
                 if left[need.uid] <= 0:
                     return Status.unresolvable(too_many_users(claim))
-        is_joint = bool(open_to_all) or (bool(own) and book.pools.has_shared)
-        state.data[self.name] = _Asked(own, tuple(allocated), is_joint, frozenset(domains), left)
-        return SUCCESS if is_joint or allocated or domains else SKIP
+        has_own = any(need.is_own for need in template.claims)
+        is_joint = bool(open_to_all) or (has_own and book.pools.has_shared)
+        is_stated = any(need.extended is not None and need.extended.is_stated for need in template.claims)
+        by_class = template.by_class if is_stated else None
+        state.data[self.name] = _Asked(own, tuple(allocated), is_joint, frozenset(domains), by_class, left)
+        return SUCCESS if is_joint or allocated or domains or is_stated else SKIP
 
     def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
         mask: BoolArray = view.live.copy()
@@ -153,7 +159,7 @@ class DynamicResources:
     def capacity(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: Rows = EVERYWHERE
     ) -> IntArray | None:
-        if not template.claims or not any(need.digest for need in template.claims):
+        if not template.claims or not any(need.is_own for need in template.claims):
             return None
         asked = np.arange(view.n_rows)[rows]
         found = np.zeros(len(asked), dtype=np.int64)
@@ -165,7 +171,7 @@ class DynamicResources:
     def capacity_on(
         self, state: CycleState, template: PodTemplate, view: ClusterView, row: int
     ) -> int | None:
-        if not template.claims or not any(need.digest for need in template.claims):
+        if not template.claims or not any(need.is_own for need in template.claims):
             return None
         return self._count(template, view, row, _placed(view).get(row, ()))[0]
 
@@ -254,12 +260,15 @@ class DynamicResources:
     ) -> tuple[int, str]:
         """How many more pods of the template find devices on the node, and why none does."""
         node = view.node(row)
-        own = own_digests(template.claims or ())
-        if not own:
+        if not any(need.is_own for need in template.claims or ()):
             return NO_LIMIT, ""
         if node is None:
             return 0, REASON_NONE
-        there = [(own_digests(needs), n) for needs, n in before]
+        name, on = node.metadata.name, view.claims.extended.on
+        own = own_digests(on(template.claims or (), name))
+        if not own:  # a plugin serves there what it asks for
+            return NO_LIMIT, ""
+        there = [(own_digests(on(needs, name)), n) for needs, n in before]
         copies = self._copies_of(view.claims)
         before_own = [one for one in there if one[0]]
         count = copies.count(view.claims.offer(node), own, before_own, view.claimed)
@@ -291,6 +300,12 @@ class DynamicResources:
             codes, values = view.label(DOMAIN_LABEL)
             own = [values[one] for one in asked.domains if one in values]
             found.append((REASON_DOMAIN, view.live & (codes != MISSING) & ~np.isin(codes, own)))
+            elsewhere = elsewhere | found[-1][1]
+        if asked.by_class is not None:
+            served = np.zeros(view.n_rows, dtype=np.bool_)
+            for resource in asked.by_class:
+                served |= view.served_by_class(resource)
+            found.append((REASON_STATED, view.live & ~served))
             elsewhere = elsewhere | found[-1][1]
         if asked.is_joint:
             by_reason: dict[str, list[int]] = {}

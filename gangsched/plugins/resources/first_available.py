@@ -52,7 +52,7 @@ class Preferences:
         if open_shared(book, needs) or book.pools.has_shared:
             return fixed + _joint_points(view, needs, rows, placed)
         found = np.empty(len(rows), dtype=np.int64)
-        digests = own_digests(needs)
+        on = book.extended.on
         # Of what victims leave nothing is kept.
         kept = self._kept.answers(template, view) if view.claimed is book.cluster else None
         for i, row in enumerate(rows.tolist()):
@@ -61,9 +61,13 @@ class Preferences:
                 found[i] = kept.values[row]
                 continue
             node = view.node(row)
-            there = [(own_digests(one), n) for one, n in before]
-            own = [one for one in there if one[0]]
-            points = 0 if node is None else copies.points(book.offer(node), digests, own, view.claimed)
+            points = 0
+            if node is not None:
+                name = node.metadata.name
+                there = [(own_digests(on(one, name)), n) for one, n in before]
+                own = [one for one in there if one[0]]
+                digests = own_digests(on(needs, name))
+                points = copies.points(book.offer(node), digests, own, view.claimed)
             found[i] = points
             if kept is not None and not before:
                 kept.known[row], kept.values[row] = True, points
@@ -115,7 +119,7 @@ def _points_beside(
     if solution.own is None:
         return 0
     served = [
-        *zip(own_digests(needs), solution.own[-1], strict=True),
+        *zip(own_digests(book.extended.on(needs, node.metadata.name)), solution.own[-1], strict=True),
         *((book.digest(uid), solution.shared[uid]) for uid in open_shared(book, needs)),
     ]
     return sum(book.prepared(digest).points(one.request.name for one in chosen) for digest, chosen in served)

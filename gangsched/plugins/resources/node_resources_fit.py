@@ -32,10 +32,11 @@ from gangsched.core.framework.interface import (
     IntArray,
     Rows,
 )
+from gangsched.core.types.arrays import NO_LIMIT
 from gangsched.core.types.templates.per_template import PerTemplate
 from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.core.why import Why
-from gangsched.core.why.nodes import Insufficient, ServedByClass
+from gangsched.core.why.nodes import Insufficient
 from gangsched.errors import ParseError
 from gangsched.model.resources import (
     CPU,
@@ -175,15 +176,18 @@ class NodeResourcesFit:
     ) -> IntArray | None:
         if template.missing and any(not self._ignores(name) for name in template.missing):
             return np.zeros_like(view.free(0)[rows])
-        if not isinstance(rows, slice) and not self._ignored and not self._ignored_groups:
+        is_plain = not (self._ignored or self._ignored_groups or template.by_class)
+        if is_plain and not isinstance(rows, slice):
             # For a few rows one small matrix is cheaper than a pass for each resource.
             room = view.free_at(template.column_array, rows)
             few: IntArray = np.maximum(np.minimum.reduce(room // template.amount_array, axis=0), 0)
             return few
         total: IntArray | None = None
-        for _, column, amount in self._asked(template):
+        for name, column, amount in self._asked(template):
             free = view.free(column)[rows]
             own = free if amount == 1 else free // amount
+            if name in template.by_class:
+                own = np.where(view.served_by_class(name)[rows], NO_LIMIT, own)
             total = own if total is None else np.minimum(total, own)
         # Free resources are below zero where another scheduler overcommits.
         return None if total is None else np.maximum(total, 0)
@@ -191,7 +195,7 @@ class NodeResourcesFit:
     def capacity_on(
         self, state: CycleState, template: PodTemplate, view: RoomQueries, row: int
     ) -> int | None:
-        if template.missing or self._ignored or self._ignored_groups:
+        if template.missing or self._ignored or self._ignored_groups or template.by_class:
             total = self.capacity(state, template, view, np.array([row]))
             return None if total is None else total.item()
         free = view.free_on(template.columns, row)
@@ -200,7 +204,10 @@ class NodeResourcesFit:
     def together(self, templates: Sequence[PodTemplate], view: RoomQueries) -> IntArray | None:
         """Bounds by the least request of any of them, for each resource that all of them request."""
         total: IntArray | None = None
-        for column, amount in least_asked([{at: n for _, at, n in self._asked(one)} for one in templates]):
+        counted = [
+            {at: n for name, at, n in self._asked(one) if name not in one.by_class} for one in templates
+        ]
+        for column, amount in least_asked(counted):
             own = view.free(column) // amount
             total = own if total is None else np.minimum(total, own)
         return None if total is None else np.maximum(total, 0)
@@ -214,11 +221,11 @@ class NodeResourcesFit:
             if name == PODS:
                 found.append(("Too many pods", short))
             else:
-                found += _short(name, short, short & (view.allocatable(column) <= 0), view)
+                if name in template.by_class:
+                    short = short & ~view.served_by_class(name)
+                found.append((Insufficient(name), short))
         nowhere = np.ones(view.n_rows, dtype=np.bool_)
-        for name in template.missing:
-            if not self._ignores(name):
-                found += _short(name, nowhere, nowhere, view)
+        found += [(Insufficient(name), nowhere) for name in template.missing if not self._ignores(name)]
         return found
 
     def score(
@@ -262,7 +269,11 @@ class NodeResourcesFit:
         asked = list(self._asked(template))
         if not change.what & Change.NODE_ADDED and change.resources.isdisjoint(name for name, _, _ in asked):
             return False
-        return all(view.free(column)[change.row] >= amount for _, column, amount in asked)
+        return all(
+            view.free(column)[change.row] >= amount
+            or (name in template.by_class and bool(view.served_by_class(name)[change.row]))
+            for name, column, amount in asked
+        )
 
     def _asked(self, template: PodTemplate) -> Iterator[tuple[str, int, int]]:
         """Yields (name, column, amount) of the requests that the filter checks."""
@@ -316,22 +327,6 @@ def _scoring_requests(template: PodTemplate) -> Mapping[str, int]:
         return pod_requests(template.spec, unstated=SCORING_DEFAULTS, pod_level=False)
     except ParseError:
         return template.requests  # such a template is rejected before scoring
-
-
-def _short(
-    name: str, short: BoolArray, without: BoolArray, view: ClusterView
-) -> Iterator[tuple[Why, BoolArray]]:
-    """Yields why nodes have too little of the resource; `without`: those that have none of it. There a
-    DeviceClass may serve it, or else a device plugin would."""
-    device_class = view.claims.class_of(name) if "/" in name else ""
-    if device_class:
-        served = np.zeros(view.n_rows, dtype=np.bool_)
-        for row in np.flatnonzero(without & view.live).tolist():
-            node = view.node(row)
-            served[row] = node is not None and view.claims.serves(node, device_class)
-        yield ServedByClass(name, device_class), served
-        short = short & ~served
-    yield Insufficient(name), short
 
 
 def _score_table(strategy: ScoringStrategy) -> IntArray | None:

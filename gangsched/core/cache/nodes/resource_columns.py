@@ -57,7 +57,7 @@ class ResourceColumns:
 
     def asked(self, template: PodTemplate) -> None:
         """Counts the names that a new template requests, where nodes offer them and they have no column."""
-        offered = [name for name in template.missing if name in self._nodes.offering]
+        offered = [name for name in template.missing if self._nodes.is_offered(name)]
         if offered:
             self._make(offered, asked=offered)
             template.resolve(self._table)
@@ -101,7 +101,7 @@ class ResourceColumns:
         return sorted(found, key=lambda column: (not self._is_offered(column), column))
 
     def _is_offered(self, column: int) -> bool:
-        return self._table.names[column] in self._nodes.offering
+        return self._nodes.is_offered(self._table.names[column])
 
     def _infos(self) -> list[PodInfo]:
         return [*self._pods.values(), *(one.info for one in self._nominated.values())]

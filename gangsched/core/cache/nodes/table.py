@@ -23,6 +23,7 @@ from gangsched.model.text.quantity import MAX_VALUE, saturated
 
 CodeArray = npt.NDArray[np.int32]
 MISSING = -1
+_NOTHING: Mapping[str, int] = {}
 # Past this many keys the columns are dropped and rebuilt on demand.
 _MAX_LABELS = 256
 # Sets of taints that no node has any more are forgotten when there are this many beside twice those in use.
@@ -77,6 +78,12 @@ class NodeTable:
         self._nowhere = LabelColumn(capacity)
         self.offering: dict[str, int] = {}
         """Number of nodes that offer each resource name, counted or not."""
+        self.by_class: dict[int, Mapping[str, int]] = {}
+        """By row: what no plugin offers there and device classes serve, by how many devices at most. It
+        counts as allocatable, so that whoever estimates room sees it; whether devices are free is asked of
+        the claims."""
+        self._by_class_masks: dict[str, BoolArray] = {}
+        self._n_by_class: dict[str, int] = {}
         self.static_revision = 0
         self.journal: list[int] = []
         self.journal_start = 0
@@ -126,6 +133,55 @@ class NodeTable:
         self._count_offers(before, -1)
         self._count_offers(node, 1)
         return True
+
+    def is_offered(self, name: str) -> bool:
+        """Whether a node's plugin offers the resource, or a device class serves it somewhere."""
+        return name in self.offering or name in self._n_by_class
+
+    def serve(self, row: int, served: Mapping[str, int]) -> ClusterChange | None:
+        """Takes in what device classes serve on the node, in place of what they did; returns what more that
+        is. Names without a column are not counted."""
+        before = self.by_class.pop(row, _NOTHING)
+        if served:
+            self.by_class[row] = served
+        self._by_class_masks.clear()
+        for names, sign in ((before, -1), (served, 1)):
+            for name in names:
+                n = self._n_by_class.get(name, 0) + sign
+                if n:
+                    self._n_by_class[name] = n
+                else:
+                    del self._n_by_class[name]
+        grown = []
+        for name in {**before, **served}:
+            if name not in self.table:
+                continue
+            column = self.table.column(name)
+            n = served[name] if name in served else self._offered(row, name)
+            old = self.allocatable.item(column, row)
+            if n != old:
+                self._set_free(column, row, self.exact_free(column, row) + n - old)
+                self.allocatable[column, row] = n
+            if name not in before or n > old:
+                grown.append(name)
+        self.note(row)
+        return ClusterChange(Change.NODE_ALLOCATABLE, row, frozenset(grown)) if grown else None
+
+    def _offered(self, row: int, name: str) -> int:
+        """Returns how much of the resource the node itself states; 0 for what cannot be read."""
+        node = self.nodes[row]
+        stated = ((node.status.allocatable if node is not None else None) or {}).get(name)
+        return 0 if stated is None else readable_quantities({name: stated})[0].get(name, 0)
+
+    def served_by_class(self, name: str) -> BoolArray:
+        """bool[capacity]: where device classes serve the resource."""
+        mask = self._by_class_masks.get(name)
+        if mask is None or len(mask) != self.capacity:
+            mask = np.zeros(self.capacity, dtype=np.bool_)
+            for row, served in self.by_class.items() if name in self._n_by_class else ():
+                mask[row] = name in served
+            self._by_class_masks[name] = mask
+        return mask
 
     def is_as_known(self, known: Node, node: Node) -> bool:
         """Whether the node, with its images, is as in its last version: only a heartbeat, say."""
@@ -204,11 +260,11 @@ class NodeTable:
             del self.beyond[place]
         self.allocatable[column] = self.free[column] = 0
         rows = []
-        for row in self.row_of.values() if name in self.offering else ():
-            node = self.nodes[row]
+        for row in self.row_of.values() if self.is_offered(name) else ():
+            node, by_class = self.nodes[row], self.by_class.get(row, _NOTHING)
             offered = (node.status.allocatable if node is not None else None) or {}
-            if name in offered:
-                amount = readable_quantities({name: offered[name]})[0].get(name, 0)
+            if name in offered or name in by_class:
+                amount = by_class[name] if name in by_class else self._offered(row, name)
                 self.allocatable[column, row] = self.free[column, row] = amount
                 rows.append(row)
         self.note_all()  # what readers know of any row may be of the former name
@@ -223,6 +279,7 @@ class NodeTable:
         self.note(row)
         self._count_labels(self.nodes[row], -1)
         self._count_offers(self.nodes[row], -1)
+        self.serve(row, _NOTHING)
         self.nodes[row] = None
         self.names[row] = ""
         self.live[row] = False
@@ -245,6 +302,7 @@ class NodeTable:
         """Does as remove, for a node that may have been written halfway."""
         row = self.row_of.pop(name)
         self.note(row)
+        self.serve(row, _NOTHING)
         self.nodes[row], self.names[row] = None, ""
         self.live[row] = self.unschedulable[row] = False
         self.taint_class[row] = 0

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from gangsched.core.cache.view.rows import RowQueries, shown
-from gangsched.core.types.arrays import IntArray
+from gangsched.core.types.arrays import BoolArray, IntArray
 from gangsched.core.types.templates.pod_template import HostPort
 from gangsched.model.resources import ResourceTable
 
@@ -28,6 +28,10 @@ class RoomQueries(RowQueries):
     def free(self, column: int) -> IntArray:
         """int64[n_rows]: allocatable less used and reserved; below 0 where other schedulers overcommit."""
         return shown(self._nodes.free[column, : self._nodes.n_rows])
+
+    def served_by_class(self, resource: str) -> BoolArray:
+        """bool[n_rows]: where no device plugin offers the resource and a device class serves it."""
+        return shown(self._nodes.served_by_class(resource)[: self._nodes.n_rows])
 
     def room_at(self, columns: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
         """(allocatable, free) of some columns at some rows. Shapes: int64[len(columns), len(rows)]."""

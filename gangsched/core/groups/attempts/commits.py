@@ -6,11 +6,14 @@ wait for victims and their evictions (core.kept.nominations), binds (core.bindin
 
 from __future__ import annotations
 
+from gangsched.core.cycle.claim_allocation import made_uid
 from gangsched.core.framework.interface import Code, Status
 from gangsched.core.framework.plan import FitError, Plan
 from gangsched.core.groups.attempts.forecasts import Forecasts
 from gangsched.core.kept.kept import Kept
 from gangsched.core.kept.nominations import Nominations, room_taken
+from gangsched.core.resource_claims.extended import ENTRY, claim_name
+from gangsched.core.state.claim_uses import MadeClaim
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.tables.groups import Cause
@@ -48,7 +51,9 @@ class Commits:
         for uid, allocation in plan.claims.items():
             self._shared.cache.claims.promise(uid, allocation)
         for placement in plan.placements:
-            if placement.info.template.claims:
+            if placement.info.template.by_class:
+                self._hold_made(placement)
+            elif placement.info.template.claims:
                 self._shared.claim_uses.hold(placement.info)
         self._kept.started(unit, plan)
         self._forecasts.started(unit)
@@ -68,6 +73,17 @@ class Commits:
             if observer is not None:
                 observer.point_ended("Reserve", refused.code if refused is not None else Code.SUCCESS)
         return refused
+
+    def _hold_made(self, placement: Placement) -> None:
+        """Notes the claims of a pod with extended resources, and the one to be made where classes serve
+        them."""
+        info, book, made = placement.info, self._shared.cache.claims, None
+        for need in book.extended.on(info.template.claims or (), info.node_name):
+            if need.entry == ENTRY:
+                meta, claim = info.pod.metadata, book.extended.claims[need.digest]
+                name = claim_name(info.pod, f"{self._shared.now_s}")
+                made = MadeClaim(meta.namespace, name, meta.uid, meta.name, claim.spec, claim.mappings)
+        self._shared.claim_uses.hold(info, made_uid(placement), made)
 
     def _asked_to_reserve(self, group: Group, plan: Plan) -> Status | None:
         profile = self._shared.profile_of(group)

@@ -148,6 +148,8 @@ class Membership:
                 continue
             if info.node_name:
                 self._health.pod_bound(info)  # which device its kubelet means may be known only now
+                if info.group is not None and uid in shared.claim_uses.of_pod:
+                    shared.mark_group(info.group)  # its status may state its claim now
                 continue
             before, info.template = info.template, shared.cache.template_of(info.pod)
             shared.enqueue_waits.again[uid] = None

@@ -42,6 +42,7 @@ ANY_ADDRESS = ""
 
 
 NO_LABELS: Mapping[str, str] = {}
+_NO_NAMES: frozenset[str] = frozenset()
 _NO_CONSTRAINTS: Mapping[str, DeviceConstraint] = {}
 
 
@@ -109,7 +110,8 @@ class PodTemplate:
     devices beyond their number, by resource. required_ids: the resources whose device IDs must be known on
     its node, by its own annotation. asks_for_devices: a container requests an extended resource;
     device_resources: these. by_container: several do, or one requests several, so each gets its own list.
-    claims: what it needs of its resource claims; None: they are not ready.
+    claims: what it needs of its resource claims; None: they are not ready. by_class: the resources that
+    device classes serve where no plugin does.
     """
 
     __slots__ = (
@@ -119,6 +121,7 @@ class PodTemplate:
         "amount_array",
         "amounts",
         "asks_for_devices",
+        "by_class",
         "by_column",
         "by_container",
         "claims",
@@ -186,6 +189,11 @@ class PodTemplate:
         self.by_container = n_asked > 1
         self.resolve(table)
         self.claims = claims
+        extended = [need.extended for need in claims or () if need.extended is not None]
+        self.by_class: frozenset[str] = extended[0].resources if extended else _NO_NAMES
+        if extended and not self.spec.resource_claims:
+            what = f"{min(self.by_class, default='its claim')}, which a DeviceClass serves"
+            self.needs = (*self.needs, ("DynamicResources", what))
         self.host_ports: tuple[HostPort, ...] = tuple(sorted(_host_ports(pod.spec)))
         self.images: tuple[str, ...] = tuple(_images(pod.spec))
         self._demand: dict[str, tuple[tuple[str, int, bool], ...]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -61,13 +61,31 @@ class ClaimWorld:
         return [ev.ObjectPut(kind, item) for kind in KINDS for item in self._api.objects[kind].values()]
 
 
+class _Asked:
+    """The kinds that a process asks for once there is a class of devices: it decides nothing before it has
+    their lists, which the store's streams may have delivered already."""
+
+    def __init__(self) -> None:
+        self._listed: dict[Scheduler, set[str]] = {}
+
+    def after(self, scheduler: Scheduler, batch: Sequence[ev.Event]) -> list[ev.Event]:
+        """Returns the ends of lists that the process has had before it asked for them."""
+        listed = self._listed.setdefault(scheduler, set())
+        listed.update(one.kind for one in batch if isinstance(one, ev.KindSynced))
+        return [ev.KindSynced(kind) for kind in scheduler.newly_watched() if kind in listed]
+
+
 class ClaimSimulation(Simulation):
     """A simulation of a workload with resource claims."""
 
     def _begin(self, workload: Workload) -> None:
         self.claims = ClaimWorld(self.seed, workload, self.api, self.timeline, self.weather, self.kubelets)
         self.watchers.append(lambda _: self.claims.rules.check(self.sent, self.scheduler))
+        self._asked = _Asked()
         super()._begin(workload)
+
+    def _follow_more(self, batch: Sequence[ev.Event]) -> None:
+        self.inbox[:0] = self._asked.after(self.scheduler, batch)
 
     def settle(self) -> None:
         self.weather.clear()
@@ -102,6 +120,10 @@ class ClaimDuel(Duel):
 
     def _prepare(self, workload: Workload) -> None:
         self.claims = ClaimWorld(self.seed, workload, self.api, self.timeline, self.weather, self.kubelets)
+        self._asked = _Asked()
+
+    def follow_more(self, scheduler: Scheduler, batch: Sequence[ev.Event], inbox: list[ev.Event]) -> None:
+        inbox[:0] = self._asked.after(scheduler, batch)
 
     def broken(self) -> Iterator[str]:
         yield from super().broken()

@@ -294,6 +294,7 @@ class Simulation:
             self._news_s = now_s
             self._note("receives", batch)
             self._step(lambda: scheduler.handle(batch, now_s))
+            self._follow_more(batch)
         if self._deadline_s <= now_s:
             self._step(lambda: scheduler.advance(now_s))
         if self._n_active:
@@ -303,6 +304,9 @@ class Simulation:
         self._check()
         if self.inbox or self._n_active:
             self._wake_s = now_s + self._rng.uniform(0.0, 0.002)
+
+    def _follow_more(self, batch: Sequence[ev.Event]) -> None:
+        """Follows the kinds that a process asks for after a batch."""
 
     def _check(self) -> None:
         """Checks what has changed since the last check."""

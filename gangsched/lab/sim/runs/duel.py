@@ -184,6 +184,7 @@ class Replica:
             self.received.apply(batch)
             self._duel.note(self.name, "receives", batch)
             self.do(scheduler.handle(batch, now_s))
+            self._duel.follow_more(scheduler, batch, self.inbox)
         due_s = self.deadline_s
         if process == self.n_processes and due_s is not None and due_s <= now_s:
             self.do(scheduler.advance(now_s))
@@ -374,6 +375,9 @@ class Duel:
         return [encoded(effects) for effects in self.decided]
 
     # -- judging ---------------------------------------------------------------------------------------
+
+    def follow_more(self, scheduler: Scheduler, batch: Sequence[ev.Event], inbox: list[ev.Event]) -> None:
+        """Follows the kinds that a process asks for after a batch."""
 
     def broken(self) -> Iterator[str]:
         """Yields violations, and skips a state that was judged twice: what one replica has not received yet

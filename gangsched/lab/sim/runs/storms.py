@@ -51,7 +51,7 @@ from gangsched.lab.sim.workloads.queues.guaranteed import (
 from gangsched.lab.sim.workloads.queues.tenants import SETTINGS as TENANTS
 from gangsched.lab.sim.workloads.queues.tenants import make_with_tenants, storing_workload, tenants_workload
 from gangsched.lab.sim.workloads.racks import topology_workload
-from gangsched.lab.sim.workloads.resource_claims import resource_claims_workload
+from gangsched.lab.sim.workloads.resource_claims import mixed_claims_workload
 from gangsched.lab.sim.workloads.volumes import volumes_workload
 from gangsched.lab.sim.workloads.walltimes import overtime_workload, walltimes_workload
 from gangsched.lab.sim.world.resource_claims import trouble
@@ -261,14 +261,14 @@ STORMS: dict[str, Storm] = {
     ),
     "dra": Storm(
         "as storm, of gangs with resource claims; another allocator takes devices, claims and slices change",
-        resource_claims_workload,
+        mixed_claims_workload,
         settings=replace(FENCED, permit_wait_s=15.0),
         is_slow=True,
         simulation=ClaimSimulation,
     ),
     "dra-duel": Storm(
         "as dra, by two schedulers, each of which may believe that it leads",
-        resource_claims_workload,
+        mixed_claims_workload,
         settings=replace(FENCED, permit_wait_s=15.0),
         make=make_follower,
         simulation=ClaimDuel,

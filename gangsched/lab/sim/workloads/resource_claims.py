@@ -15,9 +15,9 @@ from gangsched.lab.sim.objects import make_node, make_pod, make_pod_group
 from gangsched.lab.sim.workloads.arrivals import Arrival, Workload
 from gangsched.lab.sim.world.actors import CONTROLLED_KEY, RUN_KEY
 from gangsched.lab.sim.world.resource_claims import objects
-from gangsched.lab.sim.world.resource_claims.objects import NET, Objects, slice_of
+from gangsched.lab.sim.world.resource_claims.objects import EXTENDED, NET, Objects, slice_of
 from gangsched.lab.sim.world.volumes import HOST
-from gangsched.model.objects import Node, Pod, PodResourceClaim, SchedulingGroup
+from gangsched.model.objects import Node, Pod, PodResourceClaim, ResourceRequirements, SchedulingGroup
 from gangsched.model.resource_claims.objects import CLAIMS, DEVICE_CLASSES, SLICES, ResourceClaim
 
 _OWN = ("one", "one", "two", "pair", "four", "big", "part", "parts")
@@ -53,6 +53,47 @@ def resource_claims_workload(seed: int, *, n_arrivals: int = 14, over_s: float =
         )
         arrivals.append(Arrival(over_s * serial / n_arrivals * rng.uniform(0.8, 1.2), pods))
     return Workload(nodes, tuple(arrivals))
+
+
+def mixed_claims_workload(seed: int) -> Workload:
+    """As resource_claims_workload; with a third of the seeds gangs beside that ask for GPUs as an extended
+    resource, which a class serves, and on some node a plugin."""
+    if seed % 3 != 1:
+        return resource_claims_workload(seed)
+    rng = Random(f"{seed}-extended-resources")
+    workload = resource_claims_workload(seed, n_arrivals=8)
+    first, *others = workload.nodes
+    if rng.random() < 0.5:
+        allocatable = {**(first.status.allocatable or {}), EXTENDED: str(rng.randint(1, 4))}
+        first = replace(first, status=replace(first.status, allocatable=allocatable))
+    arrivals = list(workload.arrivals)
+    for serial in range(8):
+        name, n, amount = f"x{serial}", rng.choice((1, 1, 2, 3)), rng.choice((1, 1, 2, 3))
+        own = {RUN_KEY: f"{rng.uniform(2.0, 12.0):.2f}"}
+        if rng.random() < 0.6:
+            own[CONTROLLED_KEY] = "true"
+        priority, group = rng.choice((0, 0, 5)), name if n > 1 else ""
+        pods = (
+            make_pod(
+                f"{name}-{k}",
+                group=group,
+                min_members=n if group else 0,
+                gpus=0,
+                priority=priority,
+                annotations=own,
+            )
+            for k in range(n)
+        )
+        arrivals.append(Arrival(30.0 * rng.random(), tuple(_asking(pod, amount) for pod in pods)))
+    return Workload((first, *others), tuple(sorted(arrivals, key=lambda one: one.at_s)))
+
+
+def _asking(pod: Pod, amount: int) -> Pod:
+    [container] = pod.spec.containers
+    stated = container.resources
+    asked = {**((stated.requests if stated is not None else None) or {}), EXTENDED: amount}
+    own = replace(container, resources=ResourceRequirements(requests=asked))
+    return replace(pod, spec=replace(pod.spec, containers=[own]))
 
 
 def group_claims_workload(seed: int, *, n_arrivals: int = 5, over_s: float = 30.0) -> Workload:

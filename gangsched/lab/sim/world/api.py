@@ -151,7 +151,9 @@ class SimApi(SimStore):
             self._timeline.after(self._there_s("patches"), partial(self._patch, effect, self._session))
         elif isinstance(effect, ef.NominateNode):
             self._timeline.after(self._there_s("statuses"), partial(self._nominate, effect))
-        elif isinstance(effect, (ef.PatchClaim, ef.GetClaim, ef.BumpClaim)):
+        elif isinstance(
+            effect, (ef.PatchClaim, ef.MakeClaim, ef.DropClaim, ef.NoteClaim, ef.GetClaim, ef.BumpClaim)
+        ):
             self.claims.carry_out(effect)
         elif isinstance(effect, ef.RunHook):
             self.hooks.run(effect)

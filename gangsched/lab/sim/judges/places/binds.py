@@ -48,7 +48,12 @@ def bind_is_sound(bind: ef.BindPod, received: Received, *, is_repetition: bool =
     if room is None:
         yield f"room: {bind.name} goes to {bind.node}, whose room cannot be read"
         return
+    stated = pod.status.extended_resource_claim_status
+    # By a claim, of which lab.sim.judges.places.resource_claims judges the devices.
+    served = {one.resource_name for one in stated.request_mappings} if stated is not None else set()
     for resource, amount in mine.requests.items():
+        if resource in served and not room.get(resource, 0):
+            continue
         used = amount + sum(claim.requests.get(resource, 0) for claim in others)
         if used > room.get(resource, 0) and not is_vast(room.get(resource, 0)):
             yield (

@@ -19,6 +19,8 @@ from gangsched.lab.sim.reading.store_index import OURS
 from gangsched.lab.sim.world.api import SimApi
 from gangsched.lab.sim.world.resource_claims.objects import (
     ALL_OF_IT,
+    EXTENDED,
+    GPU,
     NET,
     NET_DRIVER,
     PARTS,
@@ -30,6 +32,8 @@ from gangsched.lab.sim.world.resource_claims.objects import (
     is_kept,
     is_reserved_for,
     is_usable_on,
+    lacks_claim,
+    n_extended,
     reserved_for,
 )
 from gangsched.model.effects import BindPod
@@ -105,6 +109,8 @@ class ClaimRules:
                 yield f"entries-of-others: {after.key} is no longer reserved for {entry.name}, which runs"
         for uid in reserved_for(before) - reserved_for(after):
             pod = pods.get(uid)
+            if pod is not None and after.extended_for == uid and after not in claims_of(pod, self._claims):
+                continue  # it was made for an attempt that has ended; the pod has another
             if pod is not None and (
                 pod.spec.scheduler_name != OURS or (pod.spec.node_name and not pod.is_terminal)
             ):
@@ -136,7 +142,11 @@ class ClaimRules:
                 yield f"device-in-one-claim: {claim.key} takes too much of {pool}: {n} of {ALL_OF_IT}"
 
     def _as_asked(self, claim: ResourceClaim) -> Iterator[str]:
-        template = TEMPLATES[(claim.metadata.annotations or {})[TEMPLATE_KEY]]
+        if claim.extended_for:
+            asked = claim.spec.devices.requests or ()
+            template = Template(GPU, sum(one.exactly.count for one in asked if one.exactly is not None))
+        else:
+            template = TEMPLATES[(claim.metadata.annotations or {})[TEMPLATE_KEY]]
         mine = _devices(claim)
         known = [self._devices[one] for one in mine if one in self._devices]
         if len(known) < len(mine) or len(mine) != template.n or not _suit(template, mine, known):
@@ -152,6 +162,8 @@ class ClaimRules:
     def _unready(self, pod: Pod, node: str) -> Iterator[str]:
         """node: which it goes to; "": it is not known."""
         name = pod.metadata.name
+        if node and lacks_claim(pod, self._api.nodes.get(node)):
+            yield f"claims-before-binds: {name} goes to {node}, and states no claim for {EXTENDED}"
         for claim in claims_of(pod, self._claims):
             if claim is None:
                 yield f"claims-before-binds: {name} goes to {node}, and has not all its claims"
@@ -216,6 +228,8 @@ def at_rest(api: SimApi, schedulers: Sequence[Scheduler]) -> Iterator[str]:
     }
     for claim in claims.values():
         entries = reserved_for(claim)
+        if claim.extended_for in pods and claim.status.allocation is None:
+            yield f"claims-given-back: {claim.key} was made for an attempt, and is left"
         for entry in claim.status.reserved_for or ():
             users = [pod for pod in pods.values() if entry.resource != "pods" and is_entry_of(entry, pod)]
             if users and not any(pod.spec.node_name or pod.metadata.uid in waiting for pod in users):
@@ -249,7 +263,9 @@ def unserved(scheduler: Scheduler, start: Callable[[], Scheduler], now_s: float)
     for uid in reserved_by(fresh):
         info = scheduler.shared.cache.pods.get(uid)
         group = info.group if info is not None else None
-        if info is None or group is None or info.node_name or not info.pod.spec.resource_claims:
+        if info is None or group is None or info.node_name:
+            continue
+        if not info.pod.spec.resource_claims and not n_extended(info.pod):
             continue
         if group.state in (GroupState.UNSCHEDULABLE, GroupState.GATED):
             found = fresh.shared.cache.pods[uid].node_name

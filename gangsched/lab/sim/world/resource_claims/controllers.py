@@ -24,6 +24,7 @@ from gangsched.lab.sim.world.resource_claims.objects import (
     is_made_for,
     is_reserved_for,
     is_usable_on,
+    lacks_claim,
 )
 from gangsched.lab.sim.world.resource_claims.server import delete_claim, put_claim
 from gangsched.lab.sim.world.weather import Weather
@@ -69,7 +70,7 @@ class ClaimControllers:
     def is_prepared(self, pod: Pod) -> bool:
         """Whether kubelet may start the pod: its claims are allocated on its node, and reserved for it."""
         node = pod.spec.node_name
-        return all(
+        return not lacks_claim(pod, self._api.nodes.get(node)) and all(
             one is not None and is_usable_on(one, node) and is_reserved_for(one, pod)
             for one in claims_of(pod, self.claims)
         )

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from gangsched.lab.sim.world.volumes import HOST
-from gangsched.model.objects import Pod
+from gangsched.model.objects import Node, Pod
 from gangsched.model.resource_claims.objects import (
     CLAIMS,
     DEVICE_CLASSES,
@@ -32,6 +32,8 @@ DRIVER, NET_DRIVER = "gpu.sim", "net.sim"
 GPU, PART, NET = "gpu", "part", "net"
 """Classes: of whole GPUs, of parts of one, of devices that several nodes reach."""
 BIG = "big"
+EXTENDED = "sim.example/gpu"
+"""The resource that the class of whole GPUs serves, where no plugin of a node offers it."""
 ENTRY_KEY = "resource.kubernetes.io/pod-claim-name"
 """Annotation of a claim that was made for a pod: the pod's entry."""
 TEMPLATE_KEY = "sim/template"
@@ -99,9 +101,10 @@ def classes() -> Iterator[DeviceClass]:
         (NET, f"device.driver == '{NET_DRIVER}'"),
     ):
         meta = {"name": name, "uid": f"uid-class-{name}"}
-        yield read(
-            {"metadata": meta, "spec": {"selectors": [{"cel": {"expression": expression}}]}}, DeviceClass
-        )
+        spec: Json = {"selectors": [{"cel": {"expression": expression}}]}
+        if name == GPU:
+            spec["extendedResourceName"] = EXTENDED
+        yield read({"metadata": meta, "spec": spec}, DeviceClass)
 
 
 def gpus(node: str, n: int, generation: int = 1) -> Json:
@@ -161,7 +164,8 @@ def slice_of(raw: Json) -> ResourceSlice:
 
 
 def claims_of(pod: Pod, claims: Mapping[tuple[str, ...], ResourceClaim]) -> list[ResourceClaim | None]:
-    """The pod's claims, in the order of its entries; None for one that does not exist."""
+    """The pod's claims, in the order of its entries, then the one that its status states for its extended
+    resources; None for one that does not exist."""
     named = {one.name: one.resource_claim_name for one in pod.status.resource_claim_statuses or ()}
     found: list[ResourceClaim | None] = []
     for entry in pod.spec.resource_claims or ():
@@ -170,7 +174,24 @@ def claims_of(pod: Pod, claims: Mapping[tuple[str, ...], ResourceClaim]) -> list
         if one is not None and entry.resource_claim_name is None and not is_made_for(one, pod):
             one = None
         found.append(one)
+    if (stated := pod.status.extended_resource_claim_status) is not None:
+        one = claims.get((pod.metadata.namespace, stated.resource_claim_name))
+        found.append(one if one is not None and one.extended_for == pod.metadata.uid else None)
     return found
+
+
+def n_extended(pod: Pod) -> int:
+    """How many of EXTENDED its container asks for."""
+    stated = pod.spec.containers[0].resources
+    return int(((stated.requests if stated is not None else None) or {}).get(EXTENDED, 0))
+
+
+def lacks_claim(pod: Pod, node: Node | None) -> bool:
+    """Whether the pod asks for EXTENDED, no plugin offers that on its node, and its status states no claim: a
+    kubelet would refuse it."""
+    offered = ((node.status.allocatable if node is not None else None) or {}).get(EXTENDED, 0)
+    stated = pod.status.extended_resource_claim_status
+    return node is not None and n_extended(pod) > 0 and int(offered) == 0 and stated is None
 
 
 def is_made_for(one: ResourceClaim, pod: Pod) -> bool:

@@ -1,7 +1,8 @@
 """ClaimServer: the scheduler's requests about ResourceClaims, as lab.sim.world.api has those about pods.
 
-Every check that kube-apiserver makes on a patch of a claim is made here: UID and version first, then what may
-change. Other actors write claims with the store's plain methods, by the helpers at the end.
+Every check that kube-apiserver makes on a write of a claim is made here: UID and version first, then what may
+change; and on a pod's status that states a claim. Other actors write claims with the store's plain methods,
+by the helpers at the end.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ _PARALLEL = 4
 # As of pods' bumps in lab.sim.world.api.
 _BUMP_TIMEOUT_S = 0.5
 Written = Callable[[ResourceClaim, ResourceClaim], None]
+_Write = ef.PatchClaim | ef.MakeClaim | ef.DropClaim | ef.NoteClaim
+_WRITES = (ef.PatchClaim, ef.MakeClaim, ef.DropClaim, ef.NoteClaim)
+_Done = ResourceClaim | tuple[int, str] | None
 
 
 class ClaimServer:
@@ -51,7 +55,7 @@ class ClaimServer:
         self.patched: Callable[[str, str], None] = lambda uid, version: None
         """Told of each version that a patch has made, as far as it was answered (kube.election.fence)."""
         self.checks_version = True
-        self._waiting: deque[ef.PatchClaim] = deque()
+        self._waiting: deque[_Write] = deque()
         self._n_sent = self._n_asked = self._session = 0
 
     @property
@@ -65,8 +69,8 @@ class ClaimServer:
         self._waiting.clear()
         self._n_sent = self._n_asked = 0
 
-    def carry_out(self, effect: ef.PatchClaim | ef.GetClaim | ef.BumpClaim) -> None:
-        if isinstance(effect, ef.PatchClaim):
+    def carry_out(self, effect: _Write | ef.GetClaim | ef.BumpClaim) -> None:
+        if isinstance(effect, _WRITES):
             self._waiting.append(effect)
             self._pump()
         elif isinstance(effect, ef.GetClaim):
@@ -90,9 +94,9 @@ class ClaimServer:
             self._n_sent += 1
             self._send(self._waiting.popleft())
 
-    def _send(self, patch: ef.PatchClaim) -> None:
+    def _send(self, patch: _Write) -> None:
         fate, there_s = self._weather.bind_fate(), self._there_s("claims")
-        unclear = ev.ClaimUnclear(patch.uid, patch.ticket, fate.value)
+        unclear = _answer(patch, (0, fate.value))
         if fate in (BindFate.LOST_BEFORE, BindFate.LOST_AFTER, BindFate.LATE):
             timeout_s = self._weather.timeout_s()
             if fate is not BindFate.LOST_BEFORE:
@@ -106,30 +110,29 @@ class ClaimServer:
         else:
             self._timeline.after(there_s, partial(self._arrive, patch, fate, self._session))
 
-    def _arrive(self, patch: ef.PatchClaim, fate: BindFate, session: int) -> None:
+    def _arrive(self, patch: _Write, fate: BindFate, session: int) -> None:
         done = _REFUSALS.get(fate) or self.commit(patch)
-        if session != self._session:
-            return
-        answer: ev.Event
-        if isinstance(done, ResourceClaim):
-            answer = ev.ClaimPatched(patch.uid, patch.ticket, done)
-        elif done[0] in (0, 409):
-            answer = ev.ClaimUnclear(patch.uid, patch.ticket, done[1])
-        else:
-            answer = ev.ClaimRefused(patch.uid, patch.ticket, done[0], "Refused", done[1])
-        self._later(answer, self._weather.latency_s(), ends=True)
+        if session == self._session:
+            self._later(_answer(patch, done), self._weather.latency_s(), ends=True)
 
-    def commit(self, patch: ef.PatchClaim) -> ResourceClaim | tuple[int, str]:
-        """The server takes in a patch: the claim after it; or the code that it answers with, 0: nothing has
-        changed."""
+    def commit(self, patch: _Write) -> _Done:
+        """The server takes in a write: the claim after it, None where it has no claim to show; or the code
+        that it answers with, 0: nothing has changed."""
         key = (patch.namespace, patch.name)
+        if isinstance(patch, ef.NoteClaim):
+            return self._state(patch, key)
         before: ResourceClaim | None = self._store.objects[CLAIMS].get(key)
+        if isinstance(patch, ef.MakeClaim):
+            return self._make(patch, before)
         if before is None:
             return 404, f'resourceclaims "{patch.name}" not found'
         if before.metadata.uid != patch.uid:
             return 422, "metadata.uid: field is immutable"
         if self.checks_version and before.metadata.resource_version != patch.resource_version:
             return 409, "the object has been modified"
+        if isinstance(patch, ef.DropClaim):
+            delete_claim(self._store, before)
+            return None
         after = self._merged(before, patch)
         if isinstance(after, str):
             return 422, after
@@ -139,6 +142,22 @@ class ClaimServer:
         for told in self.on_written:
             told(before, stored)
         return stored
+
+    def _make(self, effect: ef.MakeClaim, before: ResourceClaim | None) -> _Done:
+        if before is not None:
+            return 409, f'resourceclaims "{effect.name}" already exists'
+        raw: Json = msgspec.json.decode(effect.body)
+        raw["metadata"]["uid"] = f"uid-{effect.name}-{self._timeline.now_s:.6f}"
+        return put_claim(self._store, read(raw, ResourceClaim))
+
+    def _state(self, effect: ef.NoteClaim, key: tuple[str, str]) -> _Done:
+        pod = self._store.pods.get(key)
+        if pod is None or pod.metadata.uid != effect.uid:
+            return 404, f'pods "{effect.name}" not found'
+        if pod.metadata.resource_version != effect.resource_version:
+            return 409, "the object has been modified"
+        self._store.update_pod(pod, status=replace(pod.status, extended_resource_claim_status=effect.claim))
+        return None
 
     def _merged(self, before: ResourceClaim, patch: ef.PatchClaim) -> ResourceClaim | str:
         raw, body = raw_of(before), msgspec.json.decode(patch.patch)
@@ -208,6 +227,8 @@ class ClaimServer:
 
     def _stored(self, effect: ef.GetClaim | ef.BumpClaim) -> ResourceClaim | None:
         now: ResourceClaim | None = self._store.objects[CLAIMS].get((effect.namespace, effect.name))
+        if isinstance(effect, ef.GetClaim) and effect.owner:
+            return now if now is not None and now.extended_for == effect.owner else None
         return now if now is not None and now.metadata.uid == effect.uid else None
 
     def _later(self, event: ev.Event, delay_s: float, *, ends: bool = False, asked: bool = False) -> None:
@@ -248,6 +269,21 @@ def delete_claim(store: SimStore, claim: ResourceClaim) -> None:
         put_claim(
             store, replace(claim, metadata=replace(claim.metadata, deletion_timestamp=store.wall_time()))
         )
+
+
+def _answer(effect: _Write, done: _Done) -> ev.Event:
+    """The event that an answer becomes."""
+    uid, ticket = effect.uid, effect.ticket
+    if isinstance(effect, ef.NoteClaim):
+        return ev.ClaimNoted(uid, ticket, *(done if isinstance(done, tuple) else ()))
+    if isinstance(done, ResourceClaim):
+        return ev.ClaimPatched(uid, ticket, done)
+    if done is None:
+        return ev.ClaimGone(uid, ticket)
+    code, why = done
+    if code == 0 or (code == 409 and not isinstance(effect, ef.MakeClaim)):
+        return ev.ClaimUnclear(uid, ticket, why)
+    return ev.ClaimRefused(uid, ticket, code, "Refused", why)
 
 
 _REFUSALS = {
