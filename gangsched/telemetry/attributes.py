@@ -23,6 +23,8 @@ def of_gang(group: Group) -> Attributes:
     attributes |= {names.MEMBERS: len(group.members), names.MIN_COUNT: group.min_count}
     if group.definition is not None and group.definition.total_count:
         attributes[names.TOTAL_COUNT] = group.definition.total_count
+    if group.rank_distance is not None:
+        attributes[names.RANK_DISTANCE], attributes[names.RANK_DISTANCE_LEAST] = group.rank_distance
     return attributes
 
 

@@ -114,7 +114,8 @@ KEYS = {
     "gangsched.io/rank": (
         "Pod",
         "scheduler",
-        "the member's number in the gang, from 0; what replaces it has the same",
+        "the member's number in the gang, from 0, [along the fabric](gangs.md#which-member-gets-which-place);"
+        " what replaces it has the same",
     ),
     "gangsched.io/attempt": ("Pod", "scheduler", "at which attempt it was bound, from 1"),
     "gangsched.io/start": (
@@ -200,7 +201,17 @@ FOREIGN_KEYS = {
     ),
     "leaderworkerset.sigs.k8s.io/name": ("Pod, label", "user", "the LeaderWorkerSet that the pod belongs to"),
     "leaderworkerset.sigs.k8s.io/group-index": ("Pod, label", "user", "each replica is a gang of its own"),
-    "leaderworkerset.sigs.k8s.io/worker-index": ("Pod, label", "user", "0: the leader"),
+    "leaderworkerset.sigs.k8s.io/worker-index": (
+        "Pod, label",
+        "user",
+        "0: the leader; the pod's index, by which it gets its [place"
+        " and rank](gangs.md#which-member-gets-which-place)",
+    ),
+    "jobset.sigs.k8s.io/job-index": (
+        "Pod, label",
+        "user",
+        "its Job's index, before its own",
+    ),
     "leaderworkerset.sigs.k8s.io/template-revision-hash": ("Pod, label", "user", "so is each revision"),
     "leaderworkerset.sigs.k8s.io/size": ("Pod", "user", "the pods of a replica, its leader included"),
     "leaderworkerset.sigs.k8s.io/exclusive-topology": (

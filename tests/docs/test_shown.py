@@ -61,6 +61,17 @@ async def _in_one_rack(here: Live, applied: list[Object]) -> None:
     assert _values(here, RACK) == {"rack-1"}
 
 
+async def _along_the_racks(here: Live, applied: list[Object]) -> None:
+    """Twelve nodes in two racks of eight: four of one of them are taken."""
+    await _leave(here, {1, 3, 4, 6, *range(8, 16)})
+    await apply(here, applied)
+    await _all_are_bound(here, 12)
+    _check_gang(here, "default/train-in-a-ring", 12, 8)
+    notes = {_node(one): one["metadata"]["annotations"] for one in here.all("pods")}
+    for key in ("gangsched.io/rank", "batch.kubernetes.io/job-completion-index"):
+        assert [int(notes[name][key]) for name in sorted(notes)] == list(range(12))
+
+
 async def _is_taken(here: Live, applied: list[Object]) -> None:
     """Its constraint needs a feature gate of the real server: tests/real/test_topology.py has it on."""
     await apply(here, applied)
@@ -159,6 +170,7 @@ SHOWN = {
     ("docs/failures.md", "shown"): Example(_leaves_a_dead_node_soon),
     ("docs/gangs.md", "train"): _gangs(4),
     ("docs/gangs.md", "train-in-one-rack"): Example(_in_one_rack),
+    ("docs/gangs.md", "train-in-a-ring"): Example(_along_the_racks),
     ("docs/gangs.md", "shown"): Example(_in_one_zone),
     ("docs/gangs.md", "train (PodGroup)"): Example(_is_taken),
     ("docs/getting-started.md", "too-big"): Example(_does_not_fit),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gangsched.errors import InvariantError
 from gangsched.journal.anonymise.renaming import Renaming
 from gangsched.journal.anonymise.vocabulary import own_words
+from gangsched.model.text.natural import natural
 
 KEY = bytes(range(32))
 
@@ -163,6 +164,22 @@ def test_names_of_nodes_that_only_look_like_suffixes_keep_their_order() -> None:
     rename = renaming_of(names)
     assert sorted(names) == sorted(names, key=rename)
     assert not [name for name in names if "srv" in rename(name)]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [f"rack-{k}" for k in range(1, 30)],
+        [f"row{row}-node{k:02}" for row in range(1, 12) for k in range(12)],
+        [f"ip-10-{61 + k % 3}-{k}-{(k * 37) % 251}.ec2.internal" for k in range(90)],
+        [f"{k * 0x9E3779B97F4A7C15 % 2**64:016x}" for k in range(1, 30)],
+    ],
+    ids=lambda names: names[0],
+)
+def test_the_natural_order_of_nodes_is_kept(names: list[str]) -> None:
+    """Members of a gang get their places in this order."""
+    rename = renaming_of(names)
+    assert sorted(names, key=natural) == sorted(names, key=lambda one: natural(rename(one)))
 
 
 def test_a_long_number_gets_no_zero_in_front_and_keeps_its_order() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gangsched.model.pod_group import RANK_KEY
 from tests.real.cluster import RACK, REPO
 from tests.real.jobs import JobCluster
 from tests.real.picture import GPU, Json, annotation, node_of, reason_of
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.real
 
 README = REPO / "README.md"
 INFER_JOBS = REPO / "deploy" / "infer-jobs" / "rbac.yaml"
+INDEX = "batch.kubernetes.io/job-completion-index"
 GANG: Json = {"schedulingPolicy": {"gang": {}}}
 
 
@@ -130,8 +132,7 @@ def test_a_more_important_job_takes_room_for_its_least_and_grows_when_there_is_m
 
 def is_index(pod: Json, *, like: Json) -> bool:
     """Whether it runs the same completion index as another pod of its Job."""
-    key = "batch.kubernetes.io/job-completion-index"
-    return annotation(pod, key) == annotation(like, key)
+    return annotation(pod, INDEX) == annotation(like, INDEX)
 
 
 @pytest.mark.parametrize("nodes", [4, 3], ids=["fits", "one node short"])
@@ -164,6 +165,26 @@ def test_an_indexed_job_is_a_gang_where_the_configuration_infers_it(cluster: Job
         cluster.whole("a")
     else:
         cluster.held("a", says=f"Insufficient {GPU}")
+
+
+def test_the_indexes_of_a_job_lie_along_the_racks(cluster: JobCluster) -> None:
+    """Two racks of nodes whose names are in turns in them, one node of each in use."""
+    cluster.nodes(14, gpus=8, racks=2)
+    cluster.schedule(topologyKey=RACK)
+    for node in ("n4", "n7"):
+        cluster.pod(f"taker-{node}", gpus=8, scheduler="default-scheduler")
+        cluster.bind_by_hand(f"taker-{node}", node)
+    cluster.job("a", pods=12, scheduling=GANG)
+    cluster.whole("a")
+    by_index = sorted(cluster.members("a"), key=lambda pod: int(annotation(pod, INDEX)))
+    assert [annotation(pod, RANK_KEY) for pod in by_index] == [str(k) for k in range(12)]
+    names = [node_of(pod) for pod in by_index]
+    assert names == ["n0", "n2", "n6", "n8", "n10", "n12", "n1", "n3", "n5", "n9", "n11", "n13"]
+    lost = by_index[7]
+    cluster.ends(lost, "Failed")
+    cluster.whole("a", pods=12)
+    [successor] = [pod for pod in cluster.members("a") if is_index(pod, like=lost)]
+    assert annotation(successor, RANK_KEY) == "7"
 
 
 def test_a_job_that_asks_for_one_rack_is_placed_in_one_or_not_at_all(cluster: JobCluster) -> None:

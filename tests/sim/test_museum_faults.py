@@ -307,7 +307,7 @@ def a_name_means_any_group_of_that_name(patch: Patch) -> Storm:
 def ranks_are_counted_from_0_again(patch: Patch) -> Storm:
     """A pod that replaces a lost member, or joins later, gets a rank as if it were among the first."""
 
-    def assign(group: Group, members: list[PodInfo]) -> None:
+    def assign(group: Group, members: list[PodInfo], *_: object) -> None:
         for rank, info in enumerate(info for info in members if info.rank < 0):
             info.rank = rank
 

@@ -11,6 +11,8 @@ from itertools import count
 
 from msgspec.structs import replace
 
+from gangsched.core.cache.cluster_view import ClusterView
+from gangsched.core.cycle.ranks import beside_neighbours, in_order
 from gangsched.core.state.pending_hooks import BIND
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.tables.binds import BindCause, move_binds
@@ -89,8 +91,8 @@ class BindSender:
             self._shared.mark_group(group)
 
 
-def assign_ranks(group: Group, members: list[PodInfo]) -> None:
-    """Assigns the lowest free ranks, in the natural order of names ("w-2" before "w-10").
+def assign_ranks(group: Group, members: list[PodInfo], view: ClusterView, topology_key: str) -> None:
+    """Assigns the lowest free ranks along the fabric (core.cycle.ranks).
 
     A pod keeps its rank, unless another process has given it to a pod that it bound meanwhile. A replacement
     gets its predecessor's rank, even while the predecessor is still there, failed or being deleted. So a gang
@@ -98,7 +100,7 @@ def assign_ranks(group: Group, members: list[PodInfo]) -> None:
     """
     unranked = [info for info in members if info.rank < 0]
     if len(unranked) == len(group.members):
-        for rank, info in enumerate(sorted(unranked, key=_natural_name)):
+        for rank, info in enumerate(in_order(group, unranked, view, topology_key)):
             info.rank = rank
         return
     going = {info.uid for info in members}
@@ -113,9 +115,17 @@ def assign_ranks(group: Group, members: list[PodInfo]) -> None:
         if info.rank in taken:
             unranked.append(info)
         taken.add(info.rank)
-    unranked.sort(key=_natural_name)
+    beside, left = beside_neighbours(group, unranked), []
+    n_ranks = max(len(taken) + len(unranked), group.start_count)
+    for info in in_order(group, unranked, view, topology_key):
+        rank = beside.get(info.uid, -1)
+        if 0 <= rank < n_ranks and rank not in taken:
+            info.rank = rank
+            taken.add(rank)
+        else:
+            left.append(info)
     free = (rank for rank in count() if rank not in taken)
-    for info in unranked:
+    for info in left:
         info.rank = next(free)
 
 
@@ -155,7 +165,3 @@ def _labelled(binding: BindPod, info: PodInfo) -> BindPod:
         return binding
     annotations = {key: text for key, text in binding.annotations.items() if not is_device_key(key)}
     return replace(binding, annotations=annotations, labels=allocation_labels(info.allocation))
-
-
-def _natural_name(info: PodInfo) -> tuple[int, str]:
-    return len(name := info.pod.metadata.name), name

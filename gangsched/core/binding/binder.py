@@ -20,6 +20,7 @@ from gangsched.core.binding.pre_bind import PreBind
 from gangsched.core.binding.reservation_checks import reservation_broken, reservation_taken
 from gangsched.core.binding.staggered_bind import StaggeredBind
 from gangsched.core.binding.start_records import StartRecords
+from gangsched.core.cycle.ranks import walk
 from gangsched.core.framework.interface import Code
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.state.pending_hooks import BIND, HookCall
@@ -88,11 +89,14 @@ class Binder:
     def start(self, unit: Sequence[Group]) -> None:
         """Starts binding a reserved and permitted unit: from here only answers decide."""
         ready: list[tuple[Group, list[PodInfo]]] = []
+        shared = self._shared
         for group in unit:
             self._shared.queue.park(group, Cause.PERMITTED)
             group.failed_binds.clear()
             members = group.in_state(ASSUMED)
-            assign_ranks(group, members)
+            assign_ranks(group, members, shared.cache.view, shared.settings.topology_key)
+            if len(members) > 1:
+                self._measure(group, members)
             self.records.begin(group, members)
             attempt = group.attempts
             for info in members:
@@ -112,6 +116,15 @@ class Binder:
             return
         for group, members in ready:
             self._sender.send(group, self.staggered.may_leave(group, members))
+
+    def _measure(self, group: Group, members: Sequence[PodInfo]) -> None:
+        """Counts how near each other the ranks are of members that start together."""
+        shared = self._shared
+        way = walk(group, members, shared.cache.view, shared.settings.topology_key)
+        group.rank_distance = way.total, way.least
+        if way.least:
+            shared.count("rank_distance", way.total)
+            shared.count("rank_distance_least", way.least)
 
     def take_back(self, group: Group, why: Why) -> None:
         """Stops unsent binds of a binding group that has lost a reservation."""

@@ -27,6 +27,7 @@ from gangsched.core.cycle.domains.topology import place_in_domains
 from gangsched.core.cycle.orders.order_search import proves_hopeless, search_orders
 from gangsched.core.cycle.orders.orders import kinds_of, orders_of_groups, orders_of_kinds
 from gangsched.core.cycle.placing import Placing, pre_filtered
+from gangsched.core.cycle.ranks import lay_along
 from gangsched.core.cycle.roles import n_of_role_fit
 from gangsched.core.cycle.shared_room import TemplateMembers, n_at_most, takes_at_most
 from gangsched.core.cycle.unit_limits import over_unit_limit, weight_of
@@ -105,6 +106,8 @@ def run_cycle(
             if template.claims and (why := failed_selector(demand, template, view)):
                 failed = of_member(members[0], why)
                 return FitError(demand.group, failed, ((CLAIMS, template),), Code.UNRESOLVABLE)
+    if isinstance(answer, Plan):
+        lay_along(demands, answer, view, topology_key)
     if isinstance(answer, Plan) and any(one.info.template.claims for one in answer.placements):
         found = allocate_claims(view, answer.placements)
         if isinstance(found, str):

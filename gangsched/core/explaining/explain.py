@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gangsched.config.queueing import QueueingSettings
+from gangsched.core.cycle.ranks import walk, widest_step
 from gangsched.core.explaining.claim_waits import claims_written, not_prepared, without_claims
 from gangsched.core.explaining.failed_devices import with_devices
 from gangsched.core.explaining.owed import NO_MORE, Owed, owed
@@ -30,7 +31,7 @@ from gangsched.core.queueing.expected_ends import end_text
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.ended import End, end_of, ended_text
-from gangsched.core.types.group import NEVER_S, BindState, Group, GroupState, MemberState
+from gangsched.core.types.group import NEVER_S, NO_ROW, BindState, Group, GroupState, MemberState
 from gangsched.core.types.lost_members import lacks
 from gangsched.core.types.states import NOT_QUEUED
 from gangsched.core.why import named, parts_of
@@ -58,7 +59,8 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     position: its place in the queue of n_waiting, 0 for a group that has started. Seconds are relative to
     now: state_s and waited_s ago, next_s ahead; None: not, or never. needed: None if unknown. bound counts
     those that have succeeded since; owed: what makes its missing members; end: how all of it ended;
-    waits_for_ends: whether it may start when pods that run now have ended.
+    waits_for_ends: whether it may start when pods that run now have ended. ranks: how near each other its
+    ranks are, "" if one node has them all.
     """
 
     group: str
@@ -90,6 +92,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     failed: int = 0
     end: End = ""
     waits_for_ends: bool = False
+    ranks: str = ""
 
 
 def finding(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | None = None) -> Found:
@@ -149,6 +152,7 @@ def explain(
         failed=group.counts[MemberState.FAILED],
         end=end_of(group),
         waits_for_ends=found.waits_for_ends,
+        ranks=clean(_ranks(scheduler, group)),
     )
 
 
@@ -448,6 +452,23 @@ def _asked_again(scheduler: Scheduler, group: Group, now_s: float) -> str:
     return (
         f"The eviction of {pods} was asked for {several(n, 'time')}, and is again in {again_s - now_s:.0f} s,"
         " or as soon as the pod or a disruption budget of its namespace changes."
+    )
+
+
+def _ranks(scheduler: Scheduler, group: Group) -> str:
+    """How near each other its ranks are."""
+    shared = scheduler.shared
+    members = [*group.in_state(MemberState.ASSUMED), *group.in_state(MemberState.BOUND)]
+    members = [info for info in members if info.rank >= 0 and info.row != NO_ROW]
+    asked = group, members, shared.cache.view, shared.settings.topology_key
+    widest = widest_step(*asked)
+    if widest is None:
+        return ""
+    way, (step, one, other) = walk(*asked), widest
+    least = "the least possible" if way.total == way.least else f"{way.least} at least"
+    return (
+        f"The distances from rank to rank add up to {way.total}, {least} for these places; the widest step,"
+        f" {step}, is from rank {one.rank} on {one.node_name} to rank {other.rank} on {other.node_name}."
     )
 
 

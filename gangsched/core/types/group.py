@@ -37,6 +37,7 @@ from gangsched.core.why import Why, words
 from gangsched.core.why.incomplete import MembersLost
 from gangsched.model.objects import Condition, Pod
 from gangsched.model.pod_group import POD, GroupKey, PodGroup
+from gangsched.model.stated.index import Index
 
 NO_ROW = -1
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -64,7 +65,7 @@ class PodInfo(msgspec.Struct, eq=False):
     bind_may_land: a bind was sent that may or may not land. reported_gone: a consistent read, or a bump, has
     not found it; the watch lags and may still show it bound until it shows the deletion. raised: what
     PreEnqueue adds to its priority in the queue. began_s: when it was reserved, or found to have begun
-    (core.queueing.ends).
+    (core.queueing.ends). index: as core.cycle.ranks has read it first, if index_read.
     """
 
     pod: Pod
@@ -95,6 +96,8 @@ class PodInfo(msgspec.Struct, eq=False):
     reported_gone: bool = False
     raised: int = 0
     began_s: float | None = None
+    index: Index | None = None
+    index_read: bool = False
 
     def __repr__(self) -> str:
         return f"<{self.pod.key} {self.state.value} on {self.node_name or '-'}>"
@@ -114,6 +117,8 @@ class Group:
     PreEnqueue adds to a member's priority. wished_priority: its object's. tried_s: when its last attempt was;
     n_early: how many in a row were early (core.state.line.early_turns). start_record, marked and doubts: of
     core.binding.start_records; lost: what it lacks, as last reported (core.groups.reconciler).
+    rank_distance: the sum of distances from rank to rank, and the least possible, of the members that were
+    reserved together last (core.cycle.ranks).
     states_walltime: whether a member has ever had a key of walltimes; has_conditions: whether one has ever
     had conditions.
     """
@@ -147,6 +152,7 @@ class Group:
         "priority",
         "problem",
         "raised",
+        "rank_distance",
         "read_from",
         "rejected_by",
         "reported",
@@ -178,6 +184,7 @@ class Group:
         self.own_problem = ""
         self.why: Why = ""
         self.lost: MembersLost | None = None
+        self.rank_distance: tuple[int, int] | None = None
         self.priority = self.wished_priority = self.raised = self.n_changes = self.n_changes_tried = 0
         self.state = self.moved_from = GATHERING
         self.moves: list[tuple[float, Any]] = []

@@ -203,6 +203,8 @@ def print_page(page: Page, console: Console) -> None:
         console.print(f"[bold]To do:[/bold] {escape(clean(cure))}")
     if explanation.then:
         console.print(f"[bold]Next:[/bold] {escape(clean(explanation.then))}")
+    if explanation.ranks:
+        console.print(f"[bold]Ranks:[/bold] {escape(clean(explanation.ranks))}")
     if explanation.reasons:
         _table(console, "Nodes, by reason", ("NODES", "PLUGIN", "REASON"), _reasons(explanation))
     if explanation.near:

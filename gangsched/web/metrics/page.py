@@ -242,6 +242,16 @@ def _promises(reading: Reading) -> Iterator[Metric]:
         (),
         {(): reading.n_wounded_gangs},
     )
+    yield counter_family(
+        "gangsched_rank_distance",
+        "Distances from rank to rank, added up as gangs start: of their ranks, and the least that the places"
+        " allow. The first divided by the second is 1 where ranks lie along the fabric.",
+        ("of",),
+        {
+            ("ranks",): reading.counters.get("rank_distance", 0),
+            ("least",): reading.counters.get("rank_distance_least", 0),
+        },
+    )
     yield gauge_family(
         "gangsched_watch_age_seconds",
         "Time since the last message about a kind; a quiet server sends a bookmark about once a minute.",

@@ -7,7 +7,8 @@ its key.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -85,6 +86,9 @@ class NodeTable:
         self._by_class_masks: dict[str, BoolArray] = {}
         self._n_by_class: dict[str, int] = {}
         self.static_revision = 0
+        self.noted: dict[Hashable, dict[int, Any]] = {}
+        self.noted_at = 0
+        """What readers have worked out by row from names and labels, at that static_revision."""
         self.journal: list[int] = []
         self.journal_start = 0
         self._free_rows: list[int] = []

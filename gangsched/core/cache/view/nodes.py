@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from typing import Any
 
 from gangsched.core.cache.nodes.images import Image
 from gangsched.core.cache.nodes.table import CodeArray, LabelColumn
 from gangsched.core.cache.view.rows import RowQueries, shown
 from gangsched.core.types.arrays import BoolArray
 from gangsched.model.objects import Node, Taint
+
+# Users name what notes are about, and each may have one for every node.
+_MAX_NOTED = 16
 
 
 class NodeQueries(RowQueries):
@@ -37,6 +41,14 @@ class NodeQueries(RowQueries):
         """One label over all nodes: (int32[n_rows] codes, -1 where absent; value -> code)."""
         column: LabelColumn = self._nodes.label_column(key)
         return shown(column.codes[: self._nodes.n_rows]), column.values
+
+    def noted(self, about: Hashable) -> dict[int, Any]:
+        """What its caller has worked out by row from names and labels: empty again once a node comes, goes or
+        changes these."""
+        nodes = self._nodes
+        if nodes.noted_at != nodes.static_revision or len(nodes.noted) > _MAX_NOTED:
+            nodes.noted, nodes.noted_at = {}, nodes.static_revision
+        return nodes.noted.setdefault(about, {})
 
     def image(self, name: str) -> Image | None:
         """Returns an image and its nodes, by a name that nodes report; None: on no node."""
