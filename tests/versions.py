@@ -30,6 +30,12 @@ SUITES = {
     "main job": ("tests/real/test_main_job.py",),
     "reserved keys": ("tests/deploy/test_reserved_keys.py",),
     "agent's policies": ("tests/agent/test_deploy.py",),
+    "claims of devices": (
+        "tests/real/test_resource_claims.py",
+        "tests/real/test_resource_claims_of_groups.py",
+        "tests/real/test_resource_claims_preempted.py",
+        "tests/real/test_resource_claims_rights.py",
+    ),
     "hand-off by environment": ("tests/deploy/test_env_hand_off.py",),
     "API contract": ("tests/contract",),
 }

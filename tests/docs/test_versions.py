@@ -24,7 +24,8 @@ def test_what_was_not_run_and_what_failed_is_reported() -> None:
     failed = {"passed": 2, "skipped": 1, "failed": ["test_a::test_b"]}
     none = {"passed": 0, "skipped": 4, "failed": []}
     [_, _, line] = table({"v1.30.1": dict(zip(SUITES, (passed, failed, none), strict=False))}).splitlines()
-    assert line == "| 1.30.1 | 3 of 3 | 2 of 3, 1 need a later one | not offered | not run | not run |"
+    cells = ["1.30.1", "3 of 3", "2 of 3, 1 need a later one", "not offered", *["not run"] * 3]
+    assert line == f"| {' | '.join(cells)} |"
 
 
 def test_a_report_is_counted(tmp_path: Path) -> None:
