@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from random import Random
 
 import pytest
 
 from gangsched.errors import ApiError
 from tests.real.claimed import CLAIMS, EXTENDED, ClaimCluster, wish
 from tests.real.cluster import MERGE, PODS
-from tests.real.picture import Json, node_of
+from tests.real.picture import OURS, Json, node_of
 
 pytestmark = pytest.mark.real
+N_SHAPES = 16
 
 
 def serving(c: ClaimCluster, n: int, devices: int) -> None:
@@ -126,3 +128,53 @@ def test_a_missing_right_is_named(claim_cluster: ClaimCluster) -> None:
     c.held("a", says='cannot create resource "resourceclaims"')
     c.plane.request("PATCH", role, {"rules": before["rules"]}, content_type=MERGE)
     c.whole("a")
+
+
+def test_claims_are_those_that_kube_scheduler_makes(claim_cluster: ClaimCluster) -> None:
+    """Pods of random containers, each once for either scheduler: the same requests for each container."""
+    seed = Random().randrange(10_000)
+    rng = Random(seed)
+    c = claim_cluster
+    serving(c, 4, devices=120)
+    c.device_class("other", extendedResourceName="example.com/other")
+    c.plane.start_kube_scheduler(config={"clientConnection": {"qps": 500, "burst": 500}})
+    c.schedule()
+    shapes = [containers_at_random(rng) for _ in range(N_SHAPES)]
+    for k, shape in enumerate(shapes):
+        for name, scheduler in (("ours", OURS), ("theirs", "default-scheduler")):
+            c.pod(f"{name}-{k}", scheduler=scheduler, **shape)
+
+    def claims() -> dict[str, tuple[Json, Json]]:
+        found, pods = {}, c.plane.request("GET", PODS)["items"]
+        made = {one["metadata"]["name"]: one for one in c.plane.request("GET", CLAIMS)["items"]}
+        for pod in pods:
+            stated = pod["status"].get("extendedResourceClaimStatus")
+            if stated is not None and node_of(pod):
+                requests = made[stated["resourceClaimName"]]["spec"]["devices"]["requests"]
+                found[pod["metadata"]["name"]] = requests, stated["requestMappings"]
+        return found
+
+    c.eventually(lambda: len(claims()) == 2 * N_SHAPES, f"all are bound, seed {seed}", timeout_s=60.0)
+    made = claims()
+    for k, shape in enumerate(shapes):
+        assert made[f"ours-{k}"] == made[f"theirs-{k}"], f"seed {seed}: {shape}"
+
+
+def containers_at_random(rng: Random) -> Json:
+    """Some containers, and some that run before them, that ask for two resources or one."""
+
+    def container(name: str, *, asks: bool) -> Json:
+        names = [EXTENDED, "example.com/other", "cpu", "memory"]
+        amounts = {one: "1" if one == "cpu" else "1Mi" for one in names[2:] if rng.random() < 0.5}
+        for one in names[:2]:
+            if asks or rng.random() < 0.6:
+                amounts[one] = str(rng.randint(0 if not asks else 1, 3))
+        resources = {"requests": amounts, "limits": {one: n for one, n in amounts.items() if "/" in one}}
+        return {"name": name, "image": "busybox", "resources": resources}
+
+    first = [container(f"first-{k}", asks=False) for k in range(rng.randint(0, 3))]
+    for one in first:
+        if rng.random() < 0.4:
+            one["restartPolicy"] = "Always"
+    running = [container(f"run-{k}", asks=not k) for k in range(rng.randint(1, 3))]
+    return {"containers": running, "initContainers": first}
