@@ -21,6 +21,8 @@ from gangsched.lab.sim.objects import make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model.objects import ContainerPort, Pod
 from gangsched.model.pod_group import GROUP_LABEL, MIN_MEMBERS_KEY, RANK_KEY
+from gangsched.telemetry.attributes import of_gang
+from gangsched.telemetry.names import RANK_DISTANCE, RANK_DISTANCE_LEAST
 from tests.core.claims import ClaimCluster, wish
 from tests.core.topologies import BLOCK, RACK, node, racks, within
 from tests.support.long import all_but
@@ -388,6 +390,13 @@ def test_explain_tells_what_fixed_places_cost() -> None:
     assert "add up to 6, 4 at least for these places" in ranks_told(c)
     told = c.scheduler.statistics()
     assert (told["rank_distance"], told["rank_distance_least"]) == (6, 4)
+
+
+def test_its_trace_has_the_distance_and_the_least_possible() -> None:
+    c = racks(b=2, a=2).submit(indexed("job", shuffled(4))).run()
+    [found] = [one for one in c.scheduler.shared.groups.values() if one.key.name == "job"]
+    attributes = of_gang(found)
+    assert (attributes[RANK_DISTANCE], attributes[RANK_DISTANCE_LEAST]) == (4, 4)
 
 
 def test_explain_says_nothing_of_ranks_on_one_node() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from gangsched.certificates import Pair
 from gangsched.command.cli import main
+from gangsched.command.printing import console
 from gangsched.config import TracingSettings
 from gangsched.errors import ApiError
 from gangsched.lab.sim.objects import make_pod
@@ -93,6 +94,14 @@ async def test_a_gang_that_nobody_knows_is_answered_with_where_to_look(
         at = f"--server=https://127.0.0.1:{client.port}"
         assert await anyio.to_thread.run_sync(main, ["explain", "d/train", at, "--token=good"]) == 1
         assert "knows no gang and no pod of its own named d/train" in capsys.readouterr().err
+
+
+def test_the_command_draws_how_near_each_other_the_ranks_are(capsys: pytest.CaptureFixture[str]) -> None:
+    c = cluster(nodes=2, gpus=8).submit(gang("train", pods=2, gpus=8)).run()
+    [page] = msgspec.json.decode(explanations(c).as_json("d/train") or b"", type=list[Page])
+    explain_command.print_page(page, console(width=200))
+    drawn = " ".join(capsys.readouterr().out.split())
+    assert "Ranks: The distances from rank to rank add up to 1, the least possible for these places" in drawn
 
 
 def test_a_replica_that_does_not_lead_reports_that() -> None:
