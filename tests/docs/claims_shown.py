@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from gangsched.lab.apiserver.strategy import Object
+from gangsched.model.objects import Node
 from tests.apiserver.simulated.test_samples import Live
 from tests.docs.test_yaml import POD, apply, merged, read
 
@@ -39,6 +42,31 @@ async def near_devices(here: Live, applied: list[Object]) -> None:
     await _offer(here, nodes[1], [_gpu(0, root="pci0"), _gpu(1, root="pci1"), _gpu(2, root="pci1")])
     await _all_run(here, 1)
     assert _given(here) == [(nodes[1], "gpu-1"), (nodes[1], "gpu-2")]
+
+
+async def by_number(here: Live, applied: list[Object]) -> None:
+    """No node's plugin has any left: two have a device each that its driver publishes, one a plugin's."""
+    nodes, resource = _names(here), "nvidia.com/gpu"
+    for i, node in enumerate(nodes):
+        note = {"metadata": {"annotations": {"gangsched.io/devices": None}}}
+        left = {"status": {"allocatable": {resource: "1" if i == 2 else "0"}}}
+        await here.client.patch(f"/api/v1/nodes/{node}", msgspec.json.encode(note))
+        await here.client.patch(f"/api/v1/nodes/{node}/status", msgspec.json.encode(left))
+    await here.until(lambda: sum(map(_n_offered, here.nodes().values())) == 1)
+    [shown, job] = applied
+    await apply(here, [shown])
+    for node in nodes[:2]:
+        await _publish(here, node, GPUS, [_gpu(0)])
+    job["spec"] |= {"completions": 3, "parallelism": 3}
+    job["spec"]["template"]["metadata"]["annotations"]["gangsched.io/min-members"] = "3"
+    await apply(here, [job])
+    await _all_run(here, 3)
+    assert _given(here) == [(nodes[0], "gpu-0"), (nodes[1], "gpu-0")]
+    assert sorted(pod["spec"]["nodeName"] for pod in here.all("pods")) == nodes[:3]
+
+
+def _n_offered(node: Node) -> int:
+    return int((node.status.allocatable or {}).get("nvidia.com/gpu", 0))
 
 
 async def one_for_all(here: Live, applied: list[Object]) -> None:

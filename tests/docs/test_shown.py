@@ -180,6 +180,7 @@ SHOWN = {
     ("docs/migrating.md", "train 4"): _gangs(4, 4),
     ("docs/migrating.md", "train 2 yunikorn"): _gangs(2),
     ("docs/resource-claims.md", "one-gpu"): Example(claims_shown.own_devices),
+    ("docs/resource-claims.md", "gpu.nvidia.com"): Example(claims_shown.by_number),
     ("docs/resource-claims.md", "two-near"): Example(claims_shown.near_devices),
     ("docs/resource-claims.md", "one-for-all"): Example(claims_shown.one_for_all),
     ("docs/resource-claims.md", "two-slices"): Example(claims_shown.partitions),

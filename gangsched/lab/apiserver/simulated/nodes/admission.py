@@ -14,12 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from gangsched.model.devices.annotations import ALLOCATED_KEY, device_demand, parse_allocation
 from gangsched.model.devices.labels import allocation_text
 from gangsched.model.objects import (
+    Container,
     NodeSelectorTerm,
     Pod,
     PodSpec,
+    ResourceRequirements,
     SelectorRequirement,
     Taint,
     Toleration,
@@ -65,6 +69,7 @@ class Room:
 
     def admit(self, uid: str, name: str, pod: Pod) -> Admitted | Refusal:
         """Admits the pod, or returns why not. `name` is the node's. Raises: ParseError."""
+        pod = _without_served(pod)
         requests = pod_requests(pod.spec)
         devices = self._allocate(uid, pod)
         if isinstance(devices, Refusal):
@@ -190,6 +195,31 @@ class Room:
             ):
                 return _predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
         return None
+
+
+def _without_served(pod: Pod) -> Pod:
+    """The pod without the requests that the claim in its status serves.
+
+    Source: pkg/kubelet/lifecycle/predicate.go, removeMissingExtendedResources.
+    """
+    stated = pod.status.extended_resource_claim_status
+    if stated is None:
+        return pod
+    served = {(one.container_name, one.resource_name) for one in stated.request_mappings}
+
+    def left(container: Container) -> Container:
+        given = container.resources
+        if given is None:
+            return container
+        parts = [
+            {name: n for name, n in (part or {}).items() if (container.name, name) not in served}
+            for part in (given.requests, given.limits)
+        ]
+        return replace(container, resources=ResourceRequirements(*parts))
+
+    containers = [left(one) for one in pod.spec.containers]
+    first = [left(one) for one in pod.spec.init_containers or ()]
+    return replace(pod, spec=replace(pod.spec, containers=containers, init_containers=first))
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
