@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from gangsched.errors import ApiError
+from gangsched.model.resource_claims.objects import CLAIMED_FOR_KEY, EXTENDED_CLAIM_ANNOTATION, FINALIZER
 from tests.real.claimed import CLAIMS, EXTENDED, ClaimCluster, wish
 from tests.real.cluster import MERGE, PODS
 from tests.real.picture import OURS, Json, node_of
@@ -127,6 +128,31 @@ def test_a_missing_right_is_named(claim_cluster: ClaimCluster) -> None:
     c.asking("a", pods=2)
     c.held("a", says='cannot create resource "resourceclaims"')
     c.plane.request("PATCH", role, {"rules": before["rules"]}, content_type=MERGE)
+    c.whole("a")
+
+
+def test_what_an_attempt_has_left_is_deleted(claim_cluster: ClaimCluster) -> None:
+    """As a process that has ended may leave it: made for a pod that still waits, and not allocated."""
+    c = claim_cluster
+    serving(c, 1, devices=2)
+    c.schedule(settleSeconds=1)
+    c.asking("a", pods=2, members=[0])
+    [pod] = c.members("a")
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": "a-0",
+        "uid": pod["metadata"]["uid"],
+        "controller": True,
+    }
+    marks = {EXTENDED_CLAIM_ANNOTATION: "true", CLAIMED_FOR_KEY: "default/a"}
+    c.claim("left", wish(), ownerReferences=[owner], annotations=marks, finalizers=[FINALIZER])
+
+    def names() -> list[str]:
+        return [one["metadata"]["name"] for one in c.plane.request("GET", CLAIMS)["items"]]
+
+    c.eventually(lambda: "left" not in names(), "what was left is deleted")
+    c.asking("a", pods=2, members=[1])
     c.whole("a")
 
 
