@@ -137,14 +137,8 @@ def test_what_an_attempt_has_left_is_deleted(claim_cluster: ClaimCluster) -> Non
     serving(c, 1, devices=2)
     c.schedule(settleSeconds=1)
     c.asking("a", pods=2, members=[0])
-    [pod] = c.members("a")
-    owner = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "name": "a-0",
-        "uid": pod["metadata"]["uid"],
-        "controller": True,
-    }
+    uid = c.plane.request("GET", f"{PODS}/a-0")["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "a-0", "uid": uid, "controller": True}
     marks = {EXTENDED_CLAIM_ANNOTATION: "true", CLAIMED_FOR_KEY: "default/a"}
     c.claim("left", wish(), ownerReferences=[owner], annotations=marks, finalizers=[FINALIZER])
 
