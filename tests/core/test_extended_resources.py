@@ -3,6 +3,7 @@ allocated, stated in the pod's status and deleted. The claims of pods are in tes
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -343,6 +344,25 @@ def test_more_important_pods_get_the_devices_of_others() -> None:
     c.wait(10.0).run()
 
     assert c.placed("high", on=1)
+
+
+def test_a_claim_of_another_namespace_is_no_claim_of_the_pod() -> None:
+    """Anybody may write a pod's UID, and the name of its claim, into a claim of his own namespace."""
+    c = cluster(n0=2).submit(gang("g", 1, 1)).run()
+    [mine] = c.resource_claims.values()
+    forged = json.loads(json.dumps(mine))
+    meta = forged["metadata"]
+    meta |= {"namespace": "other", "uid": "uid-forged"}
+    forged["status"]["allocation"]["devices"]["results"][0]["device"] = "gpu-1"
+    c.write(forged)
+    book, pod = c.scheduler.shared.cache.claims, c.pod("g-0")
+    assert [one.key for one in book.claims_of(pod).values()] == [f"d/{mine['metadata']['name']}"]
+    assert not list(book.users(book.claims["uid-forged"]))
+    del forged["status"]["allocation"]
+    c.write(forged)
+    for _ in range(5):
+        c.wait(60.0).run()
+    assert not c.dropped
 
 
 def asking(name: str, requests: dict[str, int], **more: Any) -> Pod:

@@ -253,9 +253,11 @@ class ClaimWrites:
         if not pod or claim.status.allocation is not None or claim.metadata.deletion_timestamp is not None:
             return False
         making = (uses.records[uid].made for uid in uses.of_pod.get(pod, ()))
-        if any(one is not None and one.name == claim.metadata.name for one in making):
+        if any(one is not None and f"{one.namespace}/{one.name}" == claim.key for one in making):
             return False
         info = self._shared.cache.pods.get(pod)
+        if info is not None and info.pod.metadata.namespace != claim.metadata.namespace:
+            return False  # whoever wrote it there has no say about this pod
         stated = info.pod.status.extended_resource_claim_status if info is not None else None
         is_stated = stated is not None and stated.resource_claim_name == claim.metadata.name
         return info is None or not info.node_name or not is_stated

@@ -50,6 +50,9 @@ class _Asked(Protocol):
     """device_resources: the extended resources that a pod requests."""
 
     @property
+    def namespace(self) -> str: ...
+
+    @property
     def device_resources(self) -> tuple[str, ...]: ...
 
 
@@ -120,8 +123,9 @@ class ClaimBook:
         self._digests: dict[str, str] = {}
         self._specs: dict[str, ResourceClaim] = {}
         self._n_alike: Counter[str] = Counter()
-        self._made_for: dict[str, dict[str, None]] = {}
-        """By pod: the claims made for its extended resources; several while former ones are deleted."""
+        self._made_for: dict[Place, dict[str, None]] = {}
+        """By (namespace, UID) of a pod: the claims made for its extended resources; several while former ones
+        are deleted. Anybody may write another pod's UID into a claim of his own namespace."""
         self._prepared: dict[str, PreparedClaim | ClaimProblem] = {}
 
     @property
@@ -192,7 +196,7 @@ class ClaimBook:
             self._n_alike[digest] += 1
             self._specs.setdefault(digest, claim)
             if pod := claim.extended_for:
-                self._made_for.setdefault(pod, {})[meta.uid] = None
+                self._made_for.setdefault((meta.namespace, pod), {})[meta.uid] = None
         self._count(meta.uid)
         # Pods that are left may all be evicted now, and then its devices are free.
         self.freed = self.freed or (known is not None and _lost_a_user(known, claim))
@@ -217,10 +221,10 @@ class ClaimBook:
             return
         claim = self.claims.pop(uid)
         if pod := claim.extended_for:
-            made = self._made_for.get(pod, {})
+            made = self._made_for.get((place[0], pod), {})
             made.pop(uid, None)
             if not made:
-                self._made_for.pop(pod, None)
+                self._made_for.pop((place[0], pod), None)
         digest = self._digests.pop(uid)
         self._n_alike[digest] -= 1
         if not self._n_alike[digest]:
@@ -418,12 +422,16 @@ class ClaimBook:
     def users(self, claim: ResourceClaim) -> Iterable[str]:
         """Returns the UIDs of the known pods that use the claim."""
         users = self._users.get((claim.metadata.namespace, claim.metadata.name), {}).keys()
-        pod = claim.extended_for
-        return users if not pod or pod not in self._pods else {**dict.fromkeys(users), pod: None}.keys()
+        owner = claim.extended_for
+        known = self._pods.get(owner) if owner else None
+        if known is None or known.template.namespace != claim.metadata.namespace:
+            return users
+        return {**dict.fromkeys(users), owner: None}.keys()
 
-    def made_for(self, pod: str) -> list[ResourceClaim]:
-        """Returns the claims that were made for a pod's extended resources, by its UID."""
-        return [self.claims[uid] for uid in self._made_for.get(pod, ())]
+    def _made(self, pod: Pod) -> list[ResourceClaim]:
+        """The claims that were made for a pod's extended resources."""
+        meta = pod.metadata
+        return [self.claims[uid] for uid in self._made_for.get((meta.namespace, meta.uid), ())]
 
     def user(self, claim: ResourceClaim) -> str:
         """Returns the UID of a known pod that uses the claim: of one that it is reserved for, if there is
@@ -465,7 +473,7 @@ class ClaimBook:
         """Returns the pod's claims by entry, those that exist; under ENTRY the one for its extended
         resources."""
         found: dict[str, ResourceClaim] = {}
-        if self._made_for and (made := self.made_for(pod.metadata.uid)):
+        if self._made_for and (made := self._made(pod)):
             status = pod.status.extended_resource_claim_status
             stated = "" if status is None else status.resource_claim_name
             found[ENTRY] = next((one for one in made if one.metadata.name == stated), made[0])
