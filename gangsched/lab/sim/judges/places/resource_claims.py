@@ -34,6 +34,7 @@ from gangsched.lab.sim.world.resource_claims.objects import (
     is_usable_on,
     lacks_claim,
     n_extended,
+    offers_extended,
     reserved_for,
 )
 from gangsched.model.effects import BindPod
@@ -60,6 +61,8 @@ class ClaimRules:
         """By claim of ours: others' claims, allocated before it, that have a device of it."""
         self._devices: dict[DeviceId, SliceDevice] = {}
         """Every device that was ever published, as it was then."""
+        self._offering: set[str] = set()
+        """Nodes where a plugin has ever offered EXTENDED: which the scheduler may still believe."""
         self._n_judged: dict[str, int] = {}
         api.claims.on_written.append(self._written)
         api.on_bound.append(self._bound)
@@ -74,6 +77,7 @@ class ClaimRules:
         for one in self._api.objects[SLICES].values():
             for device in one.spec.devices:
                 self._devices[DeviceId(one.spec.driver, one.spec.pool.name, device.name)] = device
+        self._offering |= {name for name, one in self._api.nodes.items() if offers_extended(one)}
         found, self._found = self._found, []
         yield from found
         new = []
@@ -162,7 +166,7 @@ class ClaimRules:
     def _unready(self, pod: Pod, node: str) -> Iterator[str]:
         """node: which it goes to; "": it is not known."""
         name = pod.metadata.name
-        if node and lacks_claim(pod, self._api.nodes.get(node)):
+        if node not in self._offering and lacks_claim(pod, self._api.nodes.get(node)):
             yield f"claims-before-binds: {name} goes to {node}, and states no claim for {EXTENDED}"
         for claim in claims_of(pod, self._claims):
             if claim is None:

@@ -189,9 +189,13 @@ def n_extended(pod: Pod) -> int:
 def lacks_claim(pod: Pod, node: Node | None) -> bool:
     """Whether the pod asks for EXTENDED, no plugin offers that on its node, and its status states no claim: a
     kubelet would refuse it."""
-    offered = ((node.status.allocatable if node is not None else None) or {}).get(EXTENDED, 0)
     stated = pod.status.extended_resource_claim_status
-    return node is not None and n_extended(pod) > 0 and int(offered) == 0 and stated is None
+    return node is not None and n_extended(pod) > 0 and not offers_extended(node) and stated is None
+
+
+def offers_extended(node: Node) -> bool:
+    """Whether a plugin offers EXTENDED on the node."""
+    return int((node.status.allocatable or {}).get(EXTENDED, 0)) > 0
 
 
 def is_made_for(one: ResourceClaim, pod: Pod) -> bool:
