@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from gangsched.core.binding import claim_writes
 from gangsched.core.binding.claim_writes import ClaimWrites
+from gangsched.core.binding.made_claims import MadeClaims
 from gangsched.core.resource_claims.book import ClaimBook
 from gangsched.core.resource_claims.requests import PreparedClaim
 from gangsched.core.scheduler import Scheduler
@@ -97,6 +98,16 @@ def constraints_are_not_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PreparedClaim, "__init__", without)
 
 
+def bound_before_stated(patch: pytest.MonkeyPatch) -> None:
+    """Nobody waits until a pod's status states the claim for its extended resources."""
+    patch.setattr(MadeClaims, "is_stated", lambda made, record: True)
+
+
+def attempts_leave_claims(patch: pytest.MonkeyPatch) -> None:
+    """Claims that were made for attempts which came to nothing stay."""
+    patch.setattr(ClaimWrites, "_is_of_no_use", lambda writes, claim: False)
+
+
 EXHIBITS: dict[str, tuple[Break, str]] = {
     "what is promised is free": (what_is_promised_is_free, "device-in-one-claim: "),
     "bound without a look": (bound_without_a_look, "claims-before-binds: "),
@@ -106,6 +117,8 @@ EXHIBITS: dict[str, tuple[Break, str]] = {
     "no finalizer": (no_finalizer, "claims-kept: "),
     "nothing is swept": (nothing_is_swept, "claims-given-back: "),
     "constraints are not read": (constraints_are_not_read, "claims-as-asked: "),
+    "bound before stated": (bound_before_stated, "room: "),
+    "attempts leave claims": (attempts_leave_claims, "claims-given-back: "),
 }
 
 

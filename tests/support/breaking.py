@@ -14,6 +14,8 @@ from gangsched.core.types.group import Group
 from gangsched.lab.sim.runs.storms import STORMS, Storm, case
 
 SHOWN_BY = {
+    "bound before stated": 7,
+    "attempts leave claims": 13,
     "w1_a_lost_answer_counts_as_a_no": 6,
     "w6_known_by_name": 5,
     "w7_a_410_within_a_stream_is_passed_over": 14,
