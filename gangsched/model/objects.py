@@ -402,6 +402,11 @@ class Pod(_Wire):
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     @property
+    def uses_claims(self) -> bool:
+        """Whether it has claims of devices: its own, or one that was made for its extended resources."""
+        return bool(self.spec.resource_claims) or self.status.extended_resource_claim_status is not None
+
+    @property
     def is_terminal(self) -> bool:
         """Whether its containers have stopped for good, so that it holds nothing on its node."""
         return self.status.phase in ("Succeeded", "Failed")

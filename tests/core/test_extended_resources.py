@@ -10,6 +10,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from gangsched.config import Settings
+from gangsched.config.devices import DeviceSettings
+from gangsched.core.device_audit.claimed_devices import PREPARED_WITHIN_S
+from gangsched.core.explaining.claim_views import view_claims
 from gangsched.core.explaining.explain import explain
 from gangsched.lab.sim.objects import GPU, make_node, make_pod
 from gangsched.model import effects as ef
@@ -344,6 +348,26 @@ def test_more_important_pods_get_the_devices_of_others() -> None:
     c.wait(10.0).run()
 
     assert c.placed("high", on=1)
+
+
+def test_a_tainted_device_evicts_the_gang_that_has_it() -> None:
+    c = ClaimCluster(settings=Settings(devices=DeviceSettings(on_failure="evictGang")))
+    c.device_class("gpu", SERVED, serves=GPU).offer("n0", gpus_each=4).submit(gang("g", 2, 1)).run()
+    assert c.n_bound() == 2
+
+    spec = gpus("n0", 4)
+    spec["devices"][1]["taints"] = [{"key": "gpu.example.com/xid", "effect": "NoExecute"}]
+    c.slice("slice-n0", spec).wait(31.0)
+    assert sorted(c.evicted()) == ["g-0", "g-1"]
+
+
+def test_devices_that_no_driver_prepares_are_told_of() -> None:
+    c = cluster(n0=4).submit(gang("g", 2, 1)).run()
+    c.wait(PREPARED_WITHIN_S + 1.0)
+    assert [one.name for one in c.all(ef.RecordEvent) if one.reason == "DevicesNotPrepared"] == ["g-0", "g-1"]
+    views, n = view_claims(c.scheduler, [c.group("g")], 10)
+    assert n == 2
+    assert all(one.asks == ("container-0-request-2: 1 of class gpu",) for one in views), views
 
 
 def test_a_claim_of_another_namespace_is_no_claim_of_the_pod() -> None:

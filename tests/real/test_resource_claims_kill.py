@@ -137,6 +137,7 @@ class Rounds:
         """Writes that were let go when another led."""
         self.n_taken_back = 0
         """Gangs whose claims were taken back, and allocated again."""
+        self.settle_s = 4
         self.asks = cluster.claiming
         """Makes a gang of that name, of so many pods."""
         self.n_won = 0
@@ -196,7 +197,9 @@ class Rounds:
         while len(self._replicas) < 2:
             self._n_made += 1
             gate = Gate(self.cluster, self._n_made)
-            scheduler = self.cluster.schedule(kubeconfig=gate.kubeconfig, election=ELECTION, settleSeconds=4)
+            scheduler = self.cluster.schedule(
+                kubeconfig=gate.kubeconfig, election=ELECTION, settleSeconds=self.settle_s
+            )
             self._replicas.append((scheduler, gate))
             self.cluster.eventually(lambda: "synced, " in scheduler.said, "a replica follows")  # noqa: B023
         leader = self._replicas[0][0]
@@ -252,7 +255,9 @@ def test_a_leader_is_killed_between_any_two_writes(rounds: Rounds, n_pods: int, 
 def test_a_leader_is_killed_while_it_makes_claims_of_its_own(
     rounds: Rounds, n_pods: int, *, late: bool
 ) -> None:
-    """They are for extended resources that a class serves."""
+    """They are for extended resources that a class serves. The next leader gives back what was allocated for
+    pods that are not bound, and makes claims of its own, which takes it longer than to go on with others."""
+    rounds.settle_s = 15
     rounds.cluster.device_class("serving", extendedResourceName=EXTENDED)
     rounds.cluster.offer(2, devices=4)
     rounds.asks = rounds.cluster.asking

@@ -49,14 +49,14 @@ class ClaimedDevices:
     def pod_bound(self, info: PodInfo) -> None:
         """Takes in that a pod is on its node."""
         pod = info.pod
-        if pod.spec.resource_claims and pod.spec.scheduler_name in self._shared.profiles:
+        if pod.uses_claims and pod.spec.scheduler_name in self._shared.profiles:
             self.unprepared_s.set_if_absent(info.uid, self._shared.now_s + PREPARED_WITHIN_S)
 
     def pod_gone(self, pod: Pod) -> None:
         """Takes in the last version of a pod that is gone, before the cache forgets it."""
         self.unprepared_s.drop(pod.metadata.uid)
         self._free()  # here too: in a replica that follows, for weeks perhaps, no deadline is applied
-        if not pod.spec.resource_claims or pod.is_terminal or pod.status.start_time is None:
+        if not pod.uses_claims or pod.is_terminal or pod.status.start_time is None:
             return
         book = self._shared.cache.claims
         for claim in book.claims_of(pod).values():

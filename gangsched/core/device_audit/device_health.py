@@ -186,7 +186,7 @@ class DeviceHealth:
             # No list, or one that cannot be read, is no evidence of sickness.
             is_listed = self._listed.get(name) is not None and row not in cache.ledger.unread
             for info in list(cache.by_node.get(name, {}).values()):
-                has_devices = is_listed if info.ids else bool(info.pod.spec.resource_claims)
+                has_devices = is_listed if info.ids else info.pod.uses_claims
                 has_devices = has_devices or has_unwell(info.pod) or info.uid in self.failing
                 if not has_devices or info.group is None:
                     continue
@@ -257,7 +257,7 @@ class DeviceHealth:
                 if is_sick:
                     failed[device] = (LIST,)
         failed |= self._tainted(info)
-        claims = cache.claims.claims_of(info.pod) if info.pod.spec.resource_claims else {}
+        claims = cache.claims.claims_of(info.pod) if info.pod.uses_claims else {}
         for told in told_by_kubelet(info.pod, info.ids, claims):
             device = (told.id, told.of)
             words = failed.get(device, ())
@@ -270,7 +270,7 @@ class DeviceHealth:
         """Yields the devices of the pod's claims with a taint NoExecute that the claim does not tolerate, and
         that."""
         cache, book = self._shared.cache, self._shared.cache.claims
-        node = cache.nodes.nodes[info.row] if info.pod.spec.resource_claims else None
+        node = cache.nodes.nodes[info.row] if info.pod.uses_claims else None
         if node is None:
             return
         listed = {device.id: device for device, _ in book.offer(node).devices}

@@ -15,6 +15,7 @@ import msgspec
 from gangsched.core.binding.claim_writes import awaited
 from gangsched.core.resource_claims.book import ClaimBook
 from gangsched.core.resource_claims.devices import CounterName, ListedDevice, Pool
+from gangsched.core.resource_claims.extended import ENTRY
 from gangsched.core.resource_claims.pod_claims import used_claims
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group, MemberState, PodInfo
@@ -200,9 +201,14 @@ def view_claims(scheduler: Scheduler, groups: Iterable[Group], most: int) -> tup
     found: dict[tuple[str, str], list[str]] = {}
     claims: dict[tuple[str, str], ResourceClaim | None] = {}
     for info in (one for group in groups for one in group.members.values()):
-        for used in used_claims(info.pod) if info.pod.spec.resource_claims else ():
-            claim = book.named(info.pod.metadata.namespace, used.name or "")
-            key = used.entry, info.uid if claim is None else claim.metadata.uid
+        if not info.pod.uses_claims:
+            continue
+        of = info.pod.metadata.namespace
+        mine = [(used.entry, book.named(of, used.name or "")) for used in used_claims(info.pod)]
+        if (made := book.claims_of(info.pod).get(ENTRY)) is not None:
+            mine.append((ENTRY, made))
+        for entry, claim in mine:
+            key = entry, info.uid if claim is None else claim.metadata.uid
             claims[key] = claim
             found.setdefault(key, []).append(clean(info.pod.metadata.name))
     shown = [

@@ -71,7 +71,7 @@ def not_prepared(group: Group, now_s: float) -> Found | None:
     idle = [
         info.pod
         for info in group.in_state(MemberState.BOUND)
-        if info.pod.spec.resource_claims and waits_for_devices(info.pod)
+        if info.pod.uses_claims and waits_for_devices(info.pod)
     ]
     if not idle or now_s - group.since_s < PREPARED_WITHIN_S:
         return None

@@ -202,9 +202,9 @@ def _found(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | None
             text = f"It is being taken back: {several(n, 'pod')} of it still to go. {group.message}"
             return Found(text.strip(), then=_asked_again(scheduler, group, now_s))
         case GroupState.BOUND | GroupState.DELETED:
-            found = with_devices(scheduler, group, _started(scheduler, group, now_s), now_s)
+            found = _started(scheduler, group, now_s)
             found.then = found.then or _asked_again(scheduler, group, now_s)
-            return found
+            return with_devices(scheduler, group, found, now_s)
     return placeable(scheduler, group, now_s, ago_s)
 
 

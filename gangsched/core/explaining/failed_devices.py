@@ -47,7 +47,7 @@ def _unknown(scheduler: Scheduler, group: Group) -> Iterator[str]:
     """Yields devices of which kubelets do not know whether they are well."""
     book = scheduler.shared.cache.claims
     for info in group.in_state(MemberState.BOUND):
-        claims = book.claims_of(info.pod) if info.pod.spec.resource_claims else {}
+        claims = book.claims_of(info.pod) if info.pod.uses_claims else {}
         for told in told_by_kubelet(info.pod, info.ids, claims):
             if told.health == UNKNOWN:
                 yield f"{told.id} of {told.of} under pod {info.pod.key}"

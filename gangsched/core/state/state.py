@@ -314,7 +314,7 @@ class SharedState:
         """Handles a pod that has left its node: if it was the last victim of a group, that group gets its
         turn. pod: it has ended, or is gone, so that nothing uses its claims for it."""
         self.stuck.pop(uid, None)
-        if pod is not None and pod.spec.resource_claims and uid in self.victims:
+        if pod is not None and pod.uses_claims and uid in self.victims:
             self.claim_uses.victim_gone(pod, self.now_s + DEALLOCATED_WITHIN_S)
         for preemption in self.victims.pop(uid, ()):
             del preemption.waits_for[uid]
