@@ -163,6 +163,7 @@ def of_groups() -> Iterator[Word]:
 # fewer places.
 NOT_THE_TENANTS = {"priority", "scheduler_name", "phase", "start_time", "reason", "observed_generation"}
 NOT_THE_TENANTS |= {"container_statuses", "init_container_statuses", "resource_claim_statuses"}
+NOT_THE_TENANTS |= {"extended_resource_claim_status"}
 NOT_THE_TENANTS |= {"not_understood"}
 OF_PODS: Mapping[str, tuple[Any, ...]] = {
     "node_name": (),  # forged below: such a pod passes by every scheduler
