@@ -27,6 +27,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 import numpy as np
 
+from gangsched.core.cache.nodes.table import Notes
 from gangsched.core.framework.observer import Observer
 from gangsched.core.framework.plan import first_of
 from gangsched.core.scheduler import Scheduler
@@ -238,7 +239,7 @@ class Forms:
             return _raw, (bytes(one).decode(),)
         if isinstance(one, DeviceSelector):
             return _selector, (one.expression,)
-        if isinstance(one, SelectableDevice):
+        if isinstance(one, (SelectableDevice, Notes)):
             return _made_again, ()
         if isinstance(one, msgspec.Struct):
             return _struct, (type(one), [getattr(one, name) for name in one.__struct_fields__])
@@ -380,7 +381,7 @@ def _raw(text: str) -> Any:
 
 
 def _made_again() -> None:
-    """In the place of what a device makes again when it needs it."""
+    """In the place of what a device, or a table, makes again when it needs it."""
 
 
 def _selector(expression: str) -> Any:

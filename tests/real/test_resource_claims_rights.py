@@ -127,4 +127,8 @@ def test_a_missing_right_to_get_is_named_by_an_event(claim_cluster: ClaimCluster
 def test_each_documented_right_is_missed_by_a_test() -> None:
     reads = product(("list", "watch"), ("devicetaintrules", "resourceclaims", "resourceslices"))
     writes = product(("patch",), ("resourceclaims", "resourceclaims/status", "resourceclaims/binding"))
-    assert {*documented()} == {("get", "resourceclaims"), *reads, *writes}
+    made = {
+        ("create", "resourceclaims"),
+        ("delete", "resourceclaims"),
+    }  # tests/real/test_extended_resources.py
+    assert {*documented()} == {("get", "resourceclaims"), *reads, *writes, *made}

@@ -46,6 +46,11 @@ class LabelColumn:
         self.codes[row] = MISSING if value is None else self.values.setdefault(value, len(self.values))
 
 
+class Notes(dict[Hashable, dict[int, Any]]):
+    """What readers have worked out by row from names and labels. No part of a recorded state, which may be
+    read under other names: it is worked out again."""
+
+
 class NodeTable:
     """Shapes: allocatable and free int64[n_resources, capacity]; live, unschedulable bool[capacity].
 
@@ -86,7 +91,7 @@ class NodeTable:
         self._by_class_masks: dict[str, BoolArray] = {}
         self._n_by_class: dict[str, int] = {}
         self.static_revision = 0
-        self.noted: dict[Hashable, dict[int, Any]] = {}
+        self.noted: Notes | None = None
         self.noted_at = 0
         """What readers have worked out by row from names and labels, at that static_revision."""
         self.journal: list[int] = []

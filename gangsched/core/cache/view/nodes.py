@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from gangsched.core.cache.nodes.images import Image
-from gangsched.core.cache.nodes.table import CodeArray, LabelColumn
+from gangsched.core.cache.nodes.table import CodeArray, LabelColumn, Notes
 from gangsched.core.cache.view.rows import RowQueries, shown
 from gangsched.core.types.arrays import BoolArray
 from gangsched.model.objects import Node, Taint
@@ -46,9 +46,11 @@ class NodeQueries(RowQueries):
         """What its caller has worked out by row from names and labels: empty again once a node comes, goes or
         changes these."""
         nodes = self._nodes
-        if nodes.noted_at != nodes.static_revision or len(nodes.noted) > _MAX_NOTED:
-            nodes.noted, nodes.noted_at = {}, nodes.static_revision
-        return nodes.noted.setdefault(about, {})
+        noted = nodes.noted
+        if noted is None or nodes.noted_at != nodes.static_revision or len(noted) > _MAX_NOTED:
+            noted = nodes.noted = Notes()
+            nodes.noted_at = nodes.static_revision
+        return noted.setdefault(about, {})
 
     def image(self, name: str) -> Image | None:
         """Returns an image and its nodes, by a name that nodes report; None: on no node."""
