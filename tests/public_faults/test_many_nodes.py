@@ -205,8 +205,8 @@ def both_are_counted(patch: pytest.MonkeyPatch) -> None:
 def test_gpus_that_a_node_offers_in_two_ways_are_counted_once() -> None:
     """GPUs of one node were counted by the device plugin and by DRA.
 
-    Pods that request the resource are counted by the plugin alone: where there is none, claims do not serve
-    them (yet).
+    Where a plugin offers the resource it serves the pods that request it, and elsewhere the class: two and
+    two, whatever else the first node's slices list.
     github.com/kai-scheduler/KAI-Scheduler/pull/1177
     """
     c = ClaimCluster()
@@ -215,7 +215,8 @@ def test_gpus_that_a_node_offers_in_two_ways_are_counted_once() -> None:
     c.put(DEVICE_CLASSES, {"metadata": {"name": "gpu", "uid": "uid-gpu"}, "spec": spec}, DeviceClass)
     for name, n_by_plugin in (("both", 2), ("slices", 0)):
         c.slice(f"slice-{name}", gpus(name, 2)).node(make_node(name, gpus=n_by_plugin, listed=False))
-    c.submit(plain_gang("three", pods=3), plain_gang("two", pods=2)).run()
-    assert c.untouched("three")
-    assert c.nodes_of("two") == ["both", "both"]
-    assert c.ids("two-0") == set(), "its device plugin chooses"
+    c.submit(plain_gang("five", pods=5), plain_gang("four", pods=4)).run()
+    assert c.untouched("five")
+    assert c.nodes_of("four") == ["both", "both", "slices", "slices"]
+    assert sorted(c.ids("four-0")) == [], "its device plugin chooses"
+    assert len(c.resource_claims) == 2
