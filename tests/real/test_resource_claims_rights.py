@@ -43,6 +43,16 @@ def allow_all_but(cluster: ClaimCluster, verb: str, resource: str) -> None:
     cluster.plane.request("PUT", ROLE, body)
 
 
+def ready_without(cluster: ClaimCluster, verb: str, resource: str) -> None:
+    """Gang `a` with its claims made, which only the missing right keeps from being bound."""
+    cluster.offer(1)
+    cluster.device_class()
+    cluster.template("one", wish())
+    cluster.claiming("a", pods=2)
+    cluster.resolved("a")
+    allow_all_but(cluster, verb, resource)
+
+
 def is_asked_for(cluster: ClaimCluster, resource: str) -> bool:
     """Whether this API server knows what the right is about; an older one has no use for it."""
     return cluster.plane.minor_version >= SINCE.get(resource, 0)
@@ -67,12 +77,7 @@ def test_a_missing_right_to_write_is_named_by_the_pods(claim_cluster: ClaimClust
 @pytest.mark.parametrize("what", [resource for verb, resource in documented() if verb == "list"])
 def test_a_missing_right_to_list_is_named_by_the_pods(claim_cluster: ClaimCluster, what: str) -> None:
     c = claim_cluster
-    c.offer(1)
-    c.device_class()
-    c.template("one", wish())
-    c.claiming("a", pods=2)
-    c.resolved("a")
-    allow_all_but(c, "list", what)
+    ready_without(c, "list", what)
     c.schedule()
     if is_asked_for(c, what):
         says = f"it is not known which {what}.resource.k8s.io there are: listing them is not allowed"
@@ -85,12 +90,7 @@ def test_a_missing_right_to_list_is_named_by_the_pods(claim_cluster: ClaimCluste
 @pytest.mark.parametrize("what", [resource for verb, resource in documented() if verb == "watch"])
 def test_a_missing_right_to_watch_is_named_in_the_log(claim_cluster: ClaimCluster, what: str) -> None:
     c = claim_cluster
-    c.offer(1)
-    c.device_class()
-    c.template("one", wish())
-    c.claiming("a", pods=2)
-    c.resolved("a")
-    allow_all_but(c, "watch", what)
+    ready_without(c, "watch", what)
     scheduler = c.schedule()
     if is_asked_for(c, what):
         says = f"cannot follow kind={what}.resource.k8s.io"

@@ -30,7 +30,7 @@ import msgspec
 from gangsched.core.binding.made_claims import MadeClaims
 from gangsched.core.resource_claims.book import same_devices
 from gangsched.core.resource_claims.pod_claims import too_many_users
-from gangsched.core.state.claim_uses import ClaimRecord, ClaimWrite
+from gangsched.core.state.claim_uses import MAX_CLAIM_TRIES, ClaimRecord, ClaimWrite
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import ASSUMED, BOUND, DONE, ON_ITS_WAY, PENDING, Group, GroupState, PodInfo
 from gangsched.core.types.states import ENDED
@@ -59,7 +59,6 @@ from gangsched.model.resource_claims.objects import (
 
 BINDING_TIMEOUT_S = 600.0
 """How long a device may take until its binding conditions are true, as kube-scheduler's bindingTimeout."""
-_MAX_TRIES = 8
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 0.1, 5.0
 _encode = msgspec.json.Encoder().encode
 
@@ -366,9 +365,9 @@ class ClaimWrites:
     def _send(
         self, record: ClaimRecord, claim: ResourceClaim, write: ClaimWrite, patch: dict[str, Any]
     ) -> None:
-        uses, meta = self._shared.claim_uses, claim.metadata
-        uses.n_tickets += 1
-        record.write, record.ticket = write, uses.n_tickets
+        meta = claim.metadata
+        ticket = self._shared.claim_uses.give_ticket(record)
+        record.write = write
         record.sent_version = meta.resource_version
         self._shared.count("claims_written")
         self._shared.emit(
@@ -380,7 +379,7 @@ class ClaimWrites:
                 _encode(patch),
                 write is not ClaimWrite.KEEP,
                 record.group,
-                record.ticket,
+                ticket,
                 record.cause_id,
             )
         )
@@ -450,7 +449,7 @@ class ClaimWrites:
             self.advance()
             return
         record.n_tries += 1
-        if record.n_tries >= _MAX_TRIES and record.wants:
+        if record.n_tries >= MAX_CLAIM_TRIES and record.wants:
             name = record.latest.key if record.latest is not None else event.uid
             record.why = f"writing resource claim {name}: {event.message}"
         self._read(record)
@@ -472,7 +471,7 @@ class ClaimWrites:
         if not record.is_there:
             if claim is not None:
                 self._shared.claim_uses.is_there(record, claim)
-            elif record.n_tries >= _MAX_TRIES and record.wants:
+            elif record.n_tries >= MAX_CLAIM_TRIES and record.wants:
                 record.why = record.why or f"resource claim {record.uid} cannot be made"
             record.n_tries += claim is None
             self._settled(record, claim)

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from gangsched.core.state.claim_uses import ClaimRecord, MadeClaim
+from gangsched.core.state.claim_uses import MAX_CLAIM_TRIES, ClaimRecord, MadeClaim
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import PodInfo
 from gangsched.core.why import Why
@@ -29,7 +29,6 @@ from gangsched.model.resource_claims.objects import (
     ResourceClaim,
 )
 
-_MAX_TRIES = 8
 _RETRY_S = 0.5
 _encode = msgspec.json.Encoder().encode
 
@@ -81,7 +80,7 @@ class MadeClaims:
             return
         # After a conflict the watch mostly brings the pod's new version before that.
         record.n_tries += event.code != 409
-        if event.code not in (0, 409) or record.n_tries >= _MAX_TRIES:
+        if event.code not in (0, 409) or record.n_tries >= MAX_CLAIM_TRIES:
             record.why = f"writing the status of {record.group}: {event.message}"
         record.noted_at = ""
         self._shared.claim_uses.again_s.set(record.uid, self._shared.now_s + _RETRY_S)
@@ -106,11 +105,8 @@ class MadeClaims:
         return None
 
     def _ticket(self, record: ClaimRecord) -> int:
-        uses = self._shared.claim_uses
-        uses.n_tickets += 1
-        record.ticket = uses.n_tickets
         self._shared.count("claims_written")
-        return uses.n_tickets
+        return self._shared.claim_uses.give_ticket(record)
 
 
 def _states(info: PodInfo, made: MadeClaim) -> bool:

@@ -21,6 +21,8 @@ from gangsched.model.resource_claims.objects import Consumer, ResourceClaim, Res
 DEALLOCATED_WITHIN_S = 5.0
 """How long after a victim has gone the cluster's resourceclaim controller may take to free its devices, which
 takes it milliseconds; then gangsched does so."""
+MAX_CLAIM_TRIES = 8
+"""How many tries of a write in a row may have no clear answer before the gang is told why."""
 
 
 class ClaimWrite(enum.Enum):
@@ -117,6 +119,12 @@ class ClaimUses:
         """Whether claims may be allocated though no user of theirs has started: those found so, and those of
         PodGroups, which outlive their pods."""
         return bool(self.left_s or self._book.groups)
+
+    def give_ticket(self, record: ClaimRecord) -> int:
+        """Numbers the record's next write; an answer with an older number is to another write."""
+        self.n_tickets += 1
+        record.ticket = self.n_tickets
+        return self.n_tickets
 
     def hold(self, info: PodInfo, uid_made: str = "", made: MadeClaim | None = None) -> None:
         """Notes a reserved pod's claims, of which nothing is written yet. made: the one that is to be made
