@@ -232,7 +232,12 @@ def at_rest(api: SimApi, schedulers: Sequence[Scheduler]) -> Iterator[str]:
     }
     for claim in claims.values():
         entries = reserved_for(claim)
-        if claim.extended_for in pods and claim.status.allocation is None:
+        owner = pods.get(claim.extended_for)
+        # What an ended pod owns, and what is deleted already, is for the cluster's controller to take away.
+        is_ours_to_delete = (
+            owner is not None and not owner.is_terminal and claim.metadata.deletion_timestamp is None
+        )
+        if is_ours_to_delete and claim.status.allocation is None:
             yield f"claims-given-back: {claim.key} was made for an attempt, and is left"
         for entry in claim.status.reserved_for or ():
             users = [pod for pod in pods.values() if entry.resource != "pods" and is_entry_of(entry, pod)]
