@@ -15,11 +15,21 @@ from gangsched.config.devices import DeviceSettings
 from gangsched.core.device_audit.claimed_devices import PREPARED_WITHIN_S
 from gangsched.core.explaining.claim_views import view_claims
 from gangsched.core.explaining.explain import explain
+from gangsched.core.framework.interface import SUCCESS
+from gangsched.lab.sim.making import make_scheduler
 from gangsched.lab.sim.objects import GPU, make_node, make_pod
 from gangsched.model import effects as ef
-from gangsched.model.objects import Container, Pod, ResourceRequirements
+from gangsched.model import events as ev
+from gangsched.model.objects import (
+    Container,
+    ExtendedClaimStatus,
+    Pod,
+    RequestMapping,
+    ResourceRequirements,
+)
 from gangsched.model.resource_claims.objects import DEVICE_CLASSES, DeviceClass
 from tests.core.claims import DRIVER, ClaimCluster, gpus, wish, with_claims
+from tests.core.plugins import AsyncPermitter
 from tests.support.scenario import Cluster
 
 SERVED = f"device.driver == '{DRIVER}'"
@@ -90,6 +100,58 @@ def test_where_a_plugin_offers_the_resource_the_plugin_serves_it() -> None:
     [other] = {"g-0", "g-1"} - {pod}
     assert c.pod(pod).spec.node_name == "dra"
     assert c.pod(other).status.extended_resource_claim_status is None
+
+
+STATED = ExtendedClaimStatus([RequestMapping("main", GPU, "container-0-request-2")], "theirs")
+
+
+def stated_by_another(c: ClaimCluster, name: str) -> Pod:
+    """The pod, in whose status a scheduler that led before has written a claim."""
+    pod = c.pod(name)
+    return c.store(pod, status=replace(pod.status, extended_resource_claim_status=STATED))
+
+
+def test_a_pod_is_not_bound_to_a_plugins_node_once_its_status_states_a_claim() -> None:
+    """kubelet would look for the claim there. The late write of a former leader is met by the version of the
+    Binding; the version that is read then shows the claim."""
+    c = ClaimCluster().device_class("gpu", SERVED, serves=GPU)
+    c.node(make_node("plugin", gpus=4, listed=False))
+    c.answer = lambda bind: "unknown"
+    c.submit(gang("g", 1, 4)).run()
+    assert len(c.held_binds) == 1
+    stated_by_another(c, "g-0")
+    c.read("g-0").wait(60.0)
+
+    assert len(c.held_binds) == 1, "it is not sent again"
+    c.answer = lambda bind: "ok"
+    c.offer("dra", gpus_each=4).run().wait(60.0)
+    assert c.nodes_of("g") == ["dra"]
+
+
+def test_a_reserved_pod_is_placed_anew_once_its_status_states_a_claim() -> None:
+    """The plugin's node was reserved before the late write; it is not bound there, now or later."""
+    c = ClaimCluster(make=lambda settings: make_scheduler(settings, AsyncPermitter()))
+    c.device_class("gpu", SERVED, serves=GPU).hook = lambda hook: None
+    c.node(make_node("plugin", gpus=4, listed=False)).submit(gang("g", 1, 2)).run()
+    assert c.state("g") == "waiting"
+    c.tell(ev.PodUpdated(stated_by_another(c, "g-0")))
+    c.say(c.held_hooks[0], SUCCESS).run()
+    c.hook = lambda hook: SUCCESS
+    c.wait(700.0)
+    assert c.n_bound() == 0
+    assert "whose status states a claim" in c.why("g")
+    c.offer("dra", gpus_each=2).run().wait(60.0)
+    assert c.nodes_of("g") == ["dra"]
+
+
+def test_of_pods_that_are_alike_one_may_have_a_claim_stated() -> None:
+    """A process that starts, or whose watch was cut, reads them one after the other."""
+    c = ClaimCluster().device_class("gpu", SERVED, serves=GPU)
+    c.node(make_node("plugin", gpus=4, listed=False))
+    first, second, third = (make_pod(f"p-{i}", gpus=1) for i in range(3))
+    second = replace(second, status=replace(second.status, extended_resource_claim_status=STATED))
+    c.submit(first, second, third).run()
+    assert c.are_bound("p-0", "p-1", "p-2") == [True, False, True]
 
 
 def test_a_node_that_lists_devices_of_its_plugin_is_not_served_by_a_class() -> None:

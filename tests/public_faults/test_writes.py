@@ -10,6 +10,7 @@ from gangsched.core.device_audit.claimed_devices import ClaimedDevices
 from gangsched.core.groups.members.membership import Membership
 from gangsched.core.resource_claims.book import ClaimBook
 from gangsched.core.state.claim_uses import ClaimUses
+from gangsched.core.turns import invariants
 from gangsched.core.turns.event_handlers import ClusterObjects
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.lab.sim.objects import make_pod
@@ -146,6 +147,7 @@ def claims_that_come_wake_nobody(patch: pytest.MonkeyPatch) -> None:
         follow(membership, claims)
 
     patch.setattr(Membership, "_follow_claims", sleeps)
+    patch.setattr(invariants, "_templates", lambda cache: ())  # which would find it before the scenario does
 
 
 @shows("I11", claims_that_come_wake_nobody)

@@ -281,7 +281,7 @@ class Binder:
         """Returns why a bind without effect is not sent again; "" if it is."""
         cache = self._shared.cache
         broken = reservation_broken(cache, info) or reservation_taken(cache, info)
-        broken = broken or self.claims.made.stated_otherwise(info)
+        broken = broken or self.claims.problem((info,)) or self.claims.made.stated_otherwise(info)
         return broken or next(iter(group.failed_binds.values()), "")
 
     def read_gone(self, uid: str) -> None:

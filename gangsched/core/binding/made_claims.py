@@ -86,10 +86,13 @@ class MadeClaims:
         self._shared.claim_uses.again_s.set(record.uid, self._shared.now_s + _RETRY_S)
 
     def stated_otherwise(self, info: PodInfo) -> Why:
-        """Returns that the pod's status states another claim than the one that it is to be bound with; a
-        write of a process that led before may have come late."""
+        """Returns that the pod's status states another claim than the one that it is to be bound with, or
+        one although a plugin is to serve it; a write of a process that led before may have come late."""
         record = self._record_of(info.uid)
-        if record is None or record.made is None or _states(info, record.made):
+        if record is None or record.made is None:
+            if info.pod.status.extended_resource_claim_status is None:
+                return ""
+        elif _states(info, record.made):
             return ""
         return f"pod {info.pod.key} states another claim for its extended resources"
 

@@ -22,6 +22,7 @@ from gangsched.model.objects import Pod
 
 _OVERTAKEN = ReservationOutdated(Outdated.TAKEN)
 _OTHER_DEVICES = ReservationOutdated(Outdated.OTHER_DEVICES)
+_STATED = ReservationOutdated(Outdated.STATED)
 _RESIZED = ReservationOutdated(Outdated.RESIZED)
 
 
@@ -60,7 +61,8 @@ def reservation_lost(cache: Cache, info: PodInfo) -> Why:
     """Returns why an unsent reservation should be replaced by a new one; "" if it should not.
 
     It is broken; or another live pod holds one of its devices, or may hold one, as nothing shows which it
-    has; or the node now lists devices and the reservation has none; or the pod now requests something else.
+    has; or the node now lists devices and the reservation has none; or a plugin is to serve the pod, whose
+    status states a claim by now; or the pod now requests something else.
     Not checked for a bind that may be in flight: that is repeated unchanged.
     """
     broken = reservation_broken(cache, info)
@@ -73,6 +75,10 @@ def reservation_lost(cache: Cache, info: PodInfo) -> Why:
             return _OVERTAKEN
         if resource in info.ids and any(cache.ledger.why_unknown(info.row, resource)):
             return _OVERTAKEN
+    if info.pod.status.extended_resource_claim_status is not None and not any(
+        cache.nodes.served_by_class(name)[info.row] for name in info.template.by_class
+    ):
+        return _STATED
     if device_demands_of(info.template.pod) != device_demands_of(info.pod):
         return _OTHER_DEVICES
     return _RESIZED if is_resized(info, info.pod) else ""

@@ -79,6 +79,7 @@ class Recount:
             *_in_groups(shared, sums),
             *_promises(shared),
             *_claims(shared),
+            *_templates(shared.cache),
         ]
 
     def _counted(self, cache: Cache) -> list[str]:
@@ -312,4 +313,16 @@ def _claims(shared: SharedState) -> list[str]:
             broken.append(
                 f"reservations: {key} waits for a budget, and has a claim, is no group, or there is none"
             )
+    return broken
+
+
+def _templates(cache: Cache) -> list[str]:
+    """templates: a pod that waits is placed by what it needs of claims and classes as they are now."""
+    book = cache.claims
+    if book.stale or book.touched:
+        return []  # this turn sees to them
+    broken = []
+    for uid, info in cache.pods.items():
+        if info.state is PENDING and book.may_need(info.pod) and info.template.claims != book.needs(info.pod):
+            broken.append(f"templates: {uid} is placed by {info.template.claims}, not {book.needs(info.pod)}")
     return broken

@@ -178,6 +178,7 @@ class Outdated(Enum):
 
     TAKEN = "another scheduler's pod has taken what was reserved"
     OTHER_DEVICES = "a member now asks for other devices than were reserved for it"
+    STATED = "the status of a member that a device plugin is to serve states a claim for it by now"
     RESIZED = "a member was resized since it was reserved"
 
 

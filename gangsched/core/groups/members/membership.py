@@ -147,6 +147,8 @@ class Membership:
             if info is None:
                 continue
             if info.node_name:
+                if info.state is ASSUMED:
+                    shared.cache.edited(info)
                 self._health.pod_bound(info)  # which device its kubelet means may be known only now
                 if info.group is not None and uid in shared.claim_uses.of_pod:
                     shared.mark_group(info.group)  # its status may state its claim now

@@ -112,7 +112,10 @@ class SimilarPods:
 
 
 def are_alike(one: Pod, other: Pod) -> bool:
-    """Whether the pods are the same except for the name; compares first what differs most often."""
+    """Whether the pods are the same except for the name; compares first what differs most often.
+
+    Of their status one field decides where they may go: which claim was made for their extended resources.
+    """
     this, that = one.metadata, other.metadata
     return (
         this.labels == that.labels
@@ -121,6 +124,7 @@ def are_alike(one: Pod, other: Pod) -> bool:
         and one.spec == other.spec
         and one.unreadable == other.unreadable
         and this.owner_references == that.owner_references
+        and one.status.extended_resource_claim_status == other.status.extended_resource_claim_status
     )
 
 
