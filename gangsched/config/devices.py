@@ -27,7 +27,8 @@ class DeviceSettings(msgspec.Struct, frozen=True):
     pod's IDs (model.devices.labels); both places are read. repair: wrong device annotations of pods are
     corrected, which takes the verb patch on pods. on_mismatch: what happens to a pod whose devices are
     unusable for it. on_failure: what happens to pods whose device has been unhealthy for failure_grace_s; the
-    same group is not evicted for that again within failure_again_s.
+    same group is not evicted for that again within failure_again_s. order: which of the devices that would do
+    a resource claim gets (core.resource_claims.search.better).
     """
 
     hand_off: Mapping[str, str] = {}
@@ -38,6 +39,12 @@ class DeviceSettings(msgspec.Struct, frozen=True):
     on_failure: OnFailure = "none"
     failure_grace_s: float = 30.0
     failure_again_s: float = 600.0
+    order: Literal["better", "upstream"] = "better"
+
+    @property
+    def picks_better(self) -> bool:
+        """Whether resource claims get the better ones of the devices that would do."""
+        return self.order == "better"
 
     @property
     def counted(self) -> frozenset[str]:
@@ -83,6 +90,7 @@ def resolve_devices(written: Devices) -> DeviceSettings:
         on_failure=written.on_device_failure,
         failure_grace_s=written.failure_grace_seconds,
         failure_again_s=written.failure_again_seconds,
+        order=written.device_order,
     )
 
 

@@ -166,6 +166,7 @@ def _ours(config: SchedulerConfig) -> Document:
             "onDeviceFailure": settings.devices.on_failure,
             "failureGraceSeconds": settings.devices.failure_grace_s,
             "failureAgainSeconds": settings.devices.failure_again_s,
+            "deviceOrder": settings.devices.order,
         },
         "tracing": effective_tracing(config.tracing),
         "record": effective_record(config.record),

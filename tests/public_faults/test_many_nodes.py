@@ -12,11 +12,11 @@ from gangsched.core.binding.claim_writes import ClaimWrites
 from gangsched.core.cache.cache import Cache
 from gangsched.core.cycle import claim_allocation
 from gangsched.core.resource_claims.book import ClaimBook, Place
-from gangsched.core.resource_claims.candidates import Cluster, NodeOffer
-from gangsched.core.resource_claims.copies import Copies, CopyCount, Digests
 from gangsched.core.resource_claims.holdings import Holdings
-from gangsched.core.resource_claims.joint import JointSolution, PlacedPods, solve
 from gangsched.core.resource_claims.requests import PreparedClaim
+from gangsched.core.resource_claims.search.candidates import Cluster, NodeOffer
+from gangsched.core.resource_claims.search.copies import Copies, CopyCount, Digests
+from gangsched.core.resource_claims.search.joint import JointSolution, PlacedPods, solve
 from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import PodInfo
 from gangsched.lab.sim.objects import GPU, make_node
@@ -165,8 +165,8 @@ def nodes_hold_devices_apart(patch: pytest.MonkeyPatch) -> None:
     ) -> CopyCount:
         return count(self, offer, digests, before, here(self.book, offer.name, cluster))
 
-    def solved(book: ClaimBook, placed: Sequence[PlacedPods], cluster: Cluster) -> JointSolution:
-        return solve(book, placed, here(book, placed[0].node.metadata.name, cluster))
+    def solved(book: ClaimBook, placed: Sequence[PlacedPods], cluster: Cluster, **more: Any) -> JointSolution:
+        return solve(book, placed, here(book, placed[0].node.metadata.name, cluster), **more)
 
     patch.setattr(Copies, "count", counted)
     patch.setattr(claim_allocation, "solve", solved)

@@ -9,9 +9,9 @@ import pytest
 from gangsched.core.binding import claim_writes
 from gangsched.core.binding.claim_writes import ClaimWrites
 from gangsched.core.cache.trial import ClusterView
-from gangsched.core.resource_claims import joint
 from gangsched.core.resource_claims.book import ClaimBook
-from gangsched.core.resource_claims.joint import PlacedPods, open_shared
+from gangsched.core.resource_claims.search import joint
+from gangsched.core.resource_claims.search.joint import PlacedPods, open_shared
 from gangsched.core.state.claim_uses import ClaimRecord, ClaimUses
 from gangsched.lab.sim.objects import make_node, make_pod
 from gangsched.model import effects as ef

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from typing import Any, TypeVar
 
 import msgspec
 
-from gangsched.core.resource_claims.allocator import Ask, allocate
-from gangsched.core.resource_claims.candidates import AllocationError, Cluster, NodeOffer
 from gangsched.core.resource_claims.devices import PoolBook
 from gangsched.core.resource_claims.holdings import Holdings
 from gangsched.core.resource_claims.requests import ClaimProblem, PreparedClaim
 from gangsched.core.resource_claims.results import allocation
+from gangsched.core.resource_claims.search.allocator import Ask, Solution, allocate
+from gangsched.core.resource_claims.search.candidates import AllocationError, Cluster, NodeOffer
 from gangsched.core.resource_claims.selectors import Selectors
 from gangsched.model.resource_claims.objects import (
     DeviceClass,
@@ -26,7 +27,7 @@ _Object = TypeVar("_Object")
 _STEPS = 2_000_000
 
 
-def answer(case: dict[str, Any]) -> dict[str, Any]:
+def answer(case: dict[str, Any], *, finds: Callable[..., Solution] = allocate) -> dict[str, Any]:
     """What we answer on each node: "allocations", "none" or "error"."""
     classes = {one.metadata.name: one for one in _read(case["classes"], DeviceClass)}
     rules = _read(case.get("rules") or [], DeviceTaintRule)
@@ -43,7 +44,8 @@ def answer(case: dict[str, Any]) -> dict[str, Any]:
     cluster = Cluster(holdings, selectors, {str(at): one for at, one in enumerate(rules)})
     return {
         "nodes": {
-            node["metadata"]["name"]: _on_node(node, book, cluster, claims, classes) for node in case["nodes"]
+            node["metadata"]["name"]: _on_node(node, book, cluster, claims, classes, finds)
+            for node in case["nodes"]
         }
     }
 
@@ -59,6 +61,7 @@ def _on_node(
     cluster: Cluster,
     claims: list[ResourceClaim],
     classes: dict[str, DeviceClass],
+    finds: Callable[..., Solution],
 ) -> dict[str, Any]:
     name = node["metadata"]["name"]
     labels = node["metadata"].get("labels") or {}
@@ -67,7 +70,7 @@ def _on_node(
     try:
         place = NodeOffer(book.at(name, labels), name, labels)
         prepared = [PreparedClaim(one.spec, classes) for one in claims]
-        found = allocate([Ask(one, place) for one in prepared], cluster, steps=_STEPS)
+        found = finds([Ask(one, place) for one in prepared], cluster, steps=_STEPS)
         if found.chosen is None:
             return {"none": True} if found.is_proved else {"error": "deadline"}
         made = [

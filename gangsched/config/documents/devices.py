@@ -62,3 +62,11 @@ class Devices(Document, frozen=True):
             " later."
         ),
     ] = 600.0
+    device_order: Annotated[
+        Literal["better", "upstream"],
+        Meta(
+            description="Which of the devices that would do a resource claim gets: the"
+            " [better ones](resource-claims.md#which-devices-a-claim-gets), or the first ones, as in"
+            " kube-scheduler."
+        ),
+    ] = "better"

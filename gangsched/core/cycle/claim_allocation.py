@@ -17,11 +17,11 @@ import numpy as np
 from gangsched.core.cache.cluster_view import ClusterView
 from gangsched.core.framework.profile import CLAIMS, Demand
 from gangsched.core.resource_claims.book import ClaimBook
-from gangsched.core.resource_claims.candidates import AllocationError, SelectorFailed
 from gangsched.core.resource_claims.extended import ENTRY, not_made_yet
-from gangsched.core.resource_claims.joint import PlacedPods, open_shared, solve
 from gangsched.core.resource_claims.requests import ClaimProblem
 from gangsched.core.resource_claims.results import allocation
+from gangsched.core.resource_claims.search.candidates import AllocationError, SelectorFailed
+from gangsched.core.resource_claims.search.joint import PlacedPods, open_shared, solve
 from gangsched.core.types.placement import Placement
 from gangsched.core.types.templates.pod_template import PodTemplate
 from gangsched.model.cel.values import SelectorError
@@ -107,7 +107,7 @@ def _allocated(book: ClaimBook, view: ClusterView, part: Sequence[Placement]) ->
             placed[-1] = last._replace(n=last.n + 1)
         else:
             placed.append(PlacedPods(node, needs))
-    solution = solve(book, placed, view.claimed)
+    solution = solve(book, placed, view.claimed, is_last=True)
     if solution.own is None:
         return None
     found: dict[str, Allocation] = {}

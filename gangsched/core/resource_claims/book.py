@@ -15,12 +15,12 @@ from typing import Protocol
 
 import msgspec
 
-from gangsched.core.resource_claims.candidates import Cluster, NodeOffer
 from gangsched.core.resource_claims.devices import PoolBook
 from gangsched.core.resource_claims.extended import ENTRY, ExtendedResources
 from gangsched.core.resource_claims.holdings import Holdings
 from gangsched.core.resource_claims.pod_claims import ClaimNeed, SharingGroup, problem_of, used_claims
 from gangsched.core.resource_claims.requests import ClaimProblem, PreparedClaim
+from gangsched.core.resource_claims.search.candidates import Cluster, NodeOffer
 from gangsched.core.resource_claims.selectors import Selectors
 from gangsched.model.objects import Node, Pod
 from gangsched.model.resource_claims.objects import (
@@ -104,6 +104,8 @@ class ClaimBook:
         self.clashes: list[tuple[DeviceId, str, str]] = []
         self.leaving: dict[str, None] = {}
         self.freed = False
+        self.picks_better = True
+        """Whether claims get the better ones of the devices that would do, or those that come first."""
         self.edition = 0
         """Changes with classes and taint rules, by which equal devices may differ from then on."""
         self._rules: dict[str, DeviceTaintRule] = {}

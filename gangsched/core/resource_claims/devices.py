@@ -48,6 +48,11 @@ class NodeReach(NamedTuple):
     selector: NodeSelector | None = None
     problem: str = ""
 
+    @property
+    def is_of_choice(self) -> bool:
+        """Whether its selector has several terms, of which an allocation can repeat one."""
+        return self.selector is not None and len(self.selector.node_selector_terms or ()) > 1
+
     def holds(self, node_name: str, labels: Mapping[str, str]) -> bool:
         """Whether it includes the node."""
         if self.node_name:
@@ -148,8 +153,8 @@ class Pool:
     """
 
     __slots__ = (
-        *("consumers", "counters", "devices", "id", "is_by_device", "is_incomplete", "problem"),
-        *("shapes", "waits"),
+        *("consumers", "counters", "devices", "id", "is_by_device", "is_incomplete", "is_told_apart"),
+        *("problem", "shapes", "waits"),
     )
 
     def __init__(
@@ -171,7 +176,9 @@ class Pool:
         self.is_by_device = any(one.own_reach is not None for one in devices)
         """Whether nodes that reach the pool may reach different devices of it."""
         self.shapes: dict[tuple[str, ...], tuple[int, int]] = {}
-        """What core.resource_claims.copies keeps of it."""
+        """What core.resource_claims.search.copies keeps of it."""
+        self.is_told_apart: bool | None = None
+        """What core.resource_claims.search.better keeps of it."""
         self.waits = any(one.binding_conditions is not None for one in devices)
         """Whether a device of it may need something to happen after it is allocated: such pools come last."""
 

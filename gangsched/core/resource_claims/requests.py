@@ -103,11 +103,14 @@ def domains_of(spec: ResourceClaimSpec) -> frozenset[str]:
 
 
 class Constraint:
-    """Devices of these requests have equal values of an attribute, or each another one."""
+    """Devices of these requests have equal values of an attribute, or each another one.
 
-    __slots__ = ("attribute", "is_distinct", "requests")
+    spares_silent: those without the attribute are let through, which Kubernetes never does.
+    """
 
-    def __init__(self, asked: ClaimConstraint) -> None:
+    __slots__ = ("attribute", "is_distinct", "requests", "spares_silent")
+
+    def __init__(self, asked: ClaimConstraint, *, spares_silent: bool = False) -> None:
         """Raises: ClaimProblem."""
         self.is_distinct = asked.match_attribute is None
         name = asked.distinct_attribute if self.is_distinct else asked.match_attribute
@@ -115,6 +118,7 @@ class Constraint:
             raise ClaimProblem("a constraint is of a kind that is not known here")
         self.attribute = name
         self.requests = frozenset(asked.requests or ())
+        self.spares_silent = spares_silent
 
     def concerns(self, request: Request) -> bool:
         """Whether devices of the request count; a constraint on a request is one on all its subrequests."""

@@ -79,6 +79,7 @@ class SharedState:
             by_plan=settings.devices.spaced,
             signers=_signers(profiles),
         )
+        self.cache.claims.picks_better = settings.devices.picks_better
         self.queue_view: QueueView | None = None
         """What PreEnqueue and QueueSort see, if one of them looks."""
         self.queue_book: QueueBook | None = None

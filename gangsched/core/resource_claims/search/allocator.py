@@ -14,7 +14,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from gangsched.core.resource_claims.candidates import (
+from gangsched.core.resource_claims.devices import A_LIST, CounterName, ListedDevice, Value
+from gangsched.core.resource_claims.holdings import Tried
+from gangsched.core.resource_claims.requests import Constraint, PreparedClaim, Request
+from gangsched.core.resource_claims.search.candidates import (
     AllocationError,
     Candidate,
     Cluster,
@@ -22,9 +25,6 @@ from gangsched.core.resource_claims.candidates import (
     WantedDevices,
     wanted,
 )
-from gangsched.core.resource_claims.devices import A_LIST, CounterName, ListedDevice, Value
-from gangsched.core.resource_claims.holdings import Tried
-from gangsched.core.resource_claims.requests import Constraint, PreparedClaim, Request
 from gangsched.model.devices.sets import SearchBudget
 from gangsched.model.resource_claims.amounts import Consumption, billionths
 from gangsched.model.resource_claims.objects import MAX_RESULTS, DeviceId
@@ -60,12 +60,21 @@ class Solution(NamedTuple):
     is_proved: bool = True
 
 
-def allocate(asks: Sequence[Ask], cluster: Cluster, *, steps: int = STEPS) -> Solution:
-    """Finds devices for all claims together, the first in the order of Kubernetes' allocator.
+Ranks = Mapping[int, Mapping[DeviceId, int]]
+"""By the id() of a place: its devices' places in another order."""
+
+
+def allocate(
+    asks: Sequence[Ask], cluster: Cluster, *, steps: int = STEPS, ranks: Ranks | None = None
+) -> Solution:
+    """Finds devices for all claims together, the first in the order of Kubernetes' allocator, or by `ranks`.
 
     Raises: AllocationError.
     """
-    return _Search(asks, cluster, SearchBudget(steps)).run()
+    search = _Search(asks, cluster, SearchBudget(steps))
+    if ranks:
+        search.order(ranks)
+    return search.run()
 
 
 class _Slot(NamedTuple):
@@ -183,6 +192,19 @@ class _Search:
             known = self._made[key] = wanted(ask.claim, ask.place, self._cluster)
         return known
 
+    def order(self, ranks: Ranks) -> None:
+        """Tries devices in that order, which is left as it is where a selector fails on one of them."""
+        if self._is_literal:
+            return
+        for (_, place), wants in self._made.items():
+            if (rank := ranks.get(place)) is None:
+                continue
+            for want in (want for each in wants for want in each):
+                for one in want.candidates:
+                    one.at = rank[one.device.id]
+                if not want.request.is_all and not want.request.admin_access:
+                    want.candidates.sort(key=_at)
+
     def run(self) -> Solution:
         """Raises: AllocationError."""
         frames: list[_End | _Choice | _Pick] = []
@@ -254,8 +276,8 @@ class _Search:
             return False
         if one.is_tainted:
             return False
-        if not self._allowed(slot.ask, want, device):
-            if request.is_all:
+        if (refusing := self._refusing(slot.ask, want, device)) is not None:
+            if request.is_all and not refusing.spares_silent:
                 # Kubernetes takes a claim that contradicts itself for an error.
                 raise AllocationError(
                     f"request {request.name}: cannot add device {device.id} because a claim constraint would"
@@ -273,8 +295,8 @@ class _Search:
             self._marked[slot.ask].add(device.id)
         for number in want.constraints:
             value = device.value(ask.claim.constraints[number].attribute)
-            assert value is not None
-            self._values[slot.ask][number].append(value)
+            if value is not None:
+                self._values[slot.ask][number].append(value)
         self._chosen[slot.ask].append(ChosenDevice(request, device, one.taken if device.shareable else None))
         self._counted.append(bool(is_counted))
         if is_first:
@@ -285,7 +307,8 @@ class _Search:
         """Takes back the device that was chosen last, this one."""
         self._chosen[at].pop()
         for number in want.constraints:
-            self._values[at][number].pop()
+            if one.device.value(self._asks[at].claim.constraints[number].attribute) is not None:
+                self._values[at][number].pop()
         self._marked[at].discard(one.device.id)
         tried = self._own[self._asks[at].pod] if want.request.admin_access else self._common
         self._count(tried, one, -1, self._counted.pop())
@@ -370,13 +393,16 @@ class _Search:
             for name, taken in one.taken.items()
         )
 
-    def _allowed(self, at: int, want: WantedDevices, device: ListedDevice) -> bool:
+    def _refusing(self, at: int, want: WantedDevices, device: ListedDevice) -> Constraint | None:
+        """Returns the first constraint that keeps the device from the claim."""
         for number in want.constraints:
             constraint, known = self._asks[at].claim.constraints[number], self._values[at][number]
             value = device.value(constraint.attribute)
+            if value is None and constraint.spares_silent:
+                continue
             if value is None or (known and (value is A_LIST or not _fits(constraint, value, known))):
-                return False
-        return True
+                return constraint
+        return None
 
     def _count(self, tried: Tried, one: Candidate, n: int, is_counted: bool) -> None:
         if one.device.shareable:
@@ -385,6 +411,10 @@ class _Search:
             tried.hold(one.device.id, n)
         if is_counted:
             tried.consume(one.device, n)
+
+
+def _at(one: Candidate) -> int:
+    return one.at
 
 
 def _fits(constraint: Constraint, value: Value, known: Sequence[Value]) -> bool:

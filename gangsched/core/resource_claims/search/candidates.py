@@ -1,6 +1,6 @@
 """Which devices each request of a claim may get on a node, whoever has them now.
 
-What a search by core.resource_claims.allocator starts from.
+What a search by core.resource_claims.search.allocator starts from.
 """
 
 from __future__ import annotations

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from gangsched.core.resource_claims.allocator import STEPS, Ask, ChosenDevice, allocate
 from gangsched.core.resource_claims.book import ClaimBook
-from gangsched.core.resource_claims.candidates import Cluster, NodeOffer
 from gangsched.core.resource_claims.pod_claims import ClaimNeed
+from gangsched.core.resource_claims.search.allocator import STEPS, Ask, ChosenDevice, allocate
+from gangsched.core.resource_claims.search.better import allocate_better
+from gangsched.core.resource_claims.search.candidates import Cluster, NodeOffer
 from gangsched.model.objects import Node
 
 
@@ -42,11 +43,17 @@ def open_shared(book: ClaimBook, needs: Sequence[ClaimNeed]) -> list[str]:
 
 
 def solve(
-    book: ClaimBook, placed: Sequence[PlacedPods], cluster: Cluster, *, steps: int = STEPS
+    book: ClaimBook,
+    placed: Sequence[PlacedPods],
+    cluster: Cluster,
+    *,
+    steps: int = STEPS,
+    is_last: bool = False,
 ) -> JointSolution:
     """Finds devices for all claims of the pods that are still to be allocated.
 
-    cluster: the devices that claims hold.
+    cluster: the devices that claims hold. is_last: these devices will be allocated; else it is asked whether
+    there are some.
     Raises: AllocationError, ClaimProblem.
     """
     users: dict[str, list[NodeOffer]] = {}
@@ -77,7 +84,8 @@ def solve(
                     is_alone = False
             like = first if is_alone else -1
             n_pods += 1
-    solution = allocate(asks, cluster, steps=steps)
+    finds = allocate_better if is_last and book.picks_better else allocate
+    solution = finds(asks, cluster, steps=steps)
     if solution.chosen is None:
         return JointSolution(None, {}, is_proved=solution.is_proved)
     own: list[list[list[ChosenDevice]]] = [[] for _ in range(n_pods)]

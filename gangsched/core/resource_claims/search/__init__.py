@@ -1,0 +1,1 @@
+"""Which devices claims get: what may serve each request, and the search among it."""
