@@ -17,7 +17,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from operator import attrgetter, itemgetter, ne
 from typing import NamedTuple
 
@@ -156,7 +156,10 @@ def _give(kind: _Kind, placements: list[Placement], places: Fabric) -> None:
     ats = kind.ats
     rows = [placements[at].row for at in ats]
     if rows.count(rows[0]) < len(rows):
-        way = places.along(rows)
+        # Many members share a node, and numbers are compared faster than places.
+        nodes = sorted(set(rows), key=places.at)
+        number = dict(zip(nodes, range(len(nodes)), strict=True))
+        way = [number[row] for row in rows]
         ats = [ats[n] for n in sorted(range(len(way)), key=way.__getitem__)]
     for at, info in zip(ats, kind.members, strict=False):
         one = placements[at]
@@ -167,11 +170,15 @@ def _give(kind: _Kind, placements: list[Placement], places: Fabric) -> None:
 def by_index(infos: Sequence[PodInfo]) -> tuple[int, Sequence[PodInfo]]:
     """(how many have an index; these in its order, then the others). Where none has one, ranks of an earlier
     attempt count as such."""
-    found = [info.index if info.index_read else _index_of(info) for info in infos]
-    if None not in found:
-        return len(infos), sorted(infos, key=_BY_INDEX)
-    having = [info for info in infos if info.index is not None]
-    if having:
+    n_indexed = 0
+    for info in infos:
+        if not info.index_read:  # _index_of inlined: this runs for every pod
+            info.index, info.index_read = index_of(info.pod.metadata), True
+        n_indexed += info.index is not None
+    if n_indexed == len(infos):
+        return n_indexed, sorted(infos, key=_BY_INDEX)
+    if n_indexed:
+        having = [info for info in infos if info.index is not None]
         having.sort(key=_BY_INDEX)
         return len(having), [*having, *(info for info in infos if info.index is None)]
     if all(info.rank >= 0 for info in infos):
@@ -230,14 +237,15 @@ def walk(group: Group, infos: Sequence[PodInfo], view: ClusterView, topology_key
     total = least = 0
     places = Fabric(view, group, topology_key)
     for members in _leaves(sorted(infos, key=_BY_RANK)):
-        rows = [info.row for info in members]
-        if rows.count(rows[0]) < len(rows):
+        # What follows counts once for neighbours of one node: no step leads out of it.
+        rows = [row for row, _ in groupby([info.row for info in members])]
+        if len(rows) > 1:
             way = places.along(rows)
             for n in range(1, len(way[0])):
                 domains = [place[:n] for place in way] if n > 1 else [place[0] for place in way]
                 total += sum(map(ne, domains, domains[1:]))
                 least += len(set(domains)) - 1
-            total += sum(map(ne, rows, rows[1:]))
+            total += len(rows) - 1
             least += len(set(rows)) - 1
     return Walk(total, least)
 

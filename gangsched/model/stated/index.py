@@ -25,8 +25,6 @@ _DIGITS = "0123456789"
 _N_RANDOM = 5
 _RANDOM = frozenset("bcdfghjklmnpqrstvwxz2456789")
 
-_STATING = frozenset((COMPLETION_KEY, WORKER_KEY, POD_INDEX_KEY))
-
 Index = tuple[str, int, int]
 """By it siblings are sorted: what it counts within, its owner's name or the rest of its own; the number of
 its Job or replica there; its number."""
@@ -34,12 +32,18 @@ its Job or replica there; its number."""
 
 def index_of(meta: ObjectMeta) -> Index | None:
     """Returns what labels, or a Job's annotation, state; else the number at the name's end; None: neither."""
-    labels, annotations = meta.labels or _NOTHING, meta.annotations
-    if not _STATING.isdisjoint(labels) or (annotations and COMPLETION_KEY in annotations):
-        stated = _stated(meta, labels)
+    labels, annotations = meta.labels, meta.annotations
+    # Written out, as this runs for every pod.
+    if (labels and (COMPLETION_KEY in labels or WORKER_KEY in labels or POD_INDEX_KEY in labels)) or (
+        annotations and COMPLETION_KEY in annotations
+    ):
+        stated = _stated(meta, labels or _NOTHING)
         if stated is not None:
             return stated
     name = meta.name
+    last = name.rpartition("-")[2]
+    if len(last) <= _MAX_DIGITS and last.isdecimal() and last.isascii():  # as most controllers number them
+        return name[: -len(last)], 0, int(last)
     series = name.rstrip(_DIGITS)
     n_digits = len(name) - len(series)
     if not 0 < n_digits <= _MAX_DIGITS or _is_drawn(series, name):
