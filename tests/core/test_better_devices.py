@@ -180,3 +180,16 @@ def test_where_a_selector_fails_on_a_device_the_order_is_kubernetes_own() -> Non
     c = ClaimCluster().offer("n", devices=devices)
     c.submit(c.want("p", of_kind("x"))).run()
     assert c.devices("p-gpu") == ["n/gpu-0"]
+
+
+def test_a_pool_that_all_nodes_reach_is_kept_once() -> None:
+    """1,000 nodes that reach 1,000 devices would be a million pairs."""
+    c = ClaimCluster().offer("n0", "n1", gpus_each=2)
+    net = gpus("", 3, pool={"name": "net", "generation": 1, "resourceSliceCount": 1}, allNodes=True)
+    del net["nodeName"]
+    c.slice("net", net)
+    book = c.scheduler.shared.cache.claims
+    first, second = (book.offer(c.nodes[name]).devices for name in ("n0", "n1"))
+    assert len(first) == len(second) == 5
+    assert [pool.id.name for _, pool in first] == ["n0", "n0", "net", "net", "net"]
+    assert all(one is other for one, other in zip(first[2:], second[2:], strict=True))

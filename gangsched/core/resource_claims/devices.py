@@ -154,7 +154,7 @@ class Pool:
 
     __slots__ = (
         *("consumers", "counters", "devices", "id", "is_by_device", "is_incomplete", "is_told_apart"),
-        *("problem", "shapes", "waits"),
+        *("_pairs", "problem", "shapes", "waits"),
     )
 
     def __init__(
@@ -181,6 +181,15 @@ class Pool:
         """What core.resource_claims.search.better keeps of it."""
         self.waits = any(one.binding_conditions is not None for one in devices)
         """Whether a device of it may need something to happen after it is allocated: such pools come last."""
+        self._pairs: tuple[tuple[ListedDevice, Pool], ...] | None = None
+
+    @property
+    def pairs(self) -> tuple[tuple[ListedDevice, Pool], ...]:
+        """The devices, each with the pool; none where there is a problem. Made once for all nodes that reach
+        the pool."""
+        if self._pairs is None:
+            self._pairs = () if self.problem else tuple((one, self) for one in self.devices)
+        return self._pairs
 
 
 def reach(listed: SliceDevice | SliceSpec) -> NodeReach:

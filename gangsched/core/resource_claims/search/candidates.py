@@ -6,6 +6,7 @@ What a search by core.resource_claims.search.allocator starts from.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from gangsched.core.resource_claims.devices import ListedDevice, Pool
@@ -53,19 +54,28 @@ class NodeOffer:
     """A node as claims see it: its pools in order, and which devices it reaches of those that say it each for
     themselves."""
 
-    __slots__ = ("devices", "labels", "name", "pools")
+    __slots__ = ("_common", "labels", "name", "pools")
 
     def __init__(self, pools: Sequence[Pool], name: str, labels: Mapping[str, str]) -> None:
         self.pools = pools
         self.name = name
         self.labels = labels
-        self.devices = tuple((device, pool) for pool in pools if not pool.problem for device in pool.devices)
+        self._common: tuple[tuple[ListedDevice, Pool], ...] | None = None
+
+    @property
+    def devices(self) -> tuple[tuple[ListedDevice, Pool], ...]:
+        """The devices of its pools, those too that it does not reach; nothing of it is kept for each node, as
+        all of them may reach a pool of thousands."""
+        if self._common is not None:
+            return self._common
+        there = [pool.pairs for pool in self.pools if not pool.problem]
+        return there[0] if len(there) == 1 else tuple(chain.from_iterable(there))
 
     def common(self, others: Sequence[NodeOffer]) -> NodeOffer:
         """Returns what this node and the others reach."""
         there = [{device.id for device, _ in one.devices if one.has(device)} for one in others]
         found = NodeOffer(self.pools, self.name, self.labels)
-        found.devices = tuple(
+        found._common = tuple(
             (device, pool)
             for device, pool in self.devices
             if self.has(device) and all(device.id in ids for ids in there)
