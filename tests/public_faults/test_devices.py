@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gangsched.core.resource_claims import devices
+from gangsched.core.resource_claims import candidates, devices
+from gangsched.core.resource_claims.candidates import AllocationError, Candidate, Cluster, NodeOffer
 from gangsched.core.resource_claims.devices import ListedDevice, Pool
 from gangsched.core.resource_claims.holdings import Tried
 from gangsched.core.resource_claims.requests import Request
 from gangsched.core.resource_claims.results import allocation
-from gangsched.core.resource_claims.search import allocator, candidates, copies, joint
+from gangsched.core.resource_claims.search import allocator, copies, joint
 from gangsched.core.resource_claims.search.allocator import STEPS, Ask, Solution, _Search
-from gangsched.core.resource_claims.search.candidates import AllocationError, Candidate, Cluster, NodeOffer
 from gangsched.core.resource_claims.search.copies import Copies, CopyCount
 from gangsched.model import events as ev
 from gangsched.model.resource_claims.objects import SLICES, ResourceSlice

@@ -12,9 +12,9 @@ from gangsched.core.binding.claim_writes import ClaimWrites
 from gangsched.core.cache.cache import Cache
 from gangsched.core.cycle import claim_allocation
 from gangsched.core.resource_claims.book import ClaimBook, Place
+from gangsched.core.resource_claims.candidates import Cluster, NodeOffer
 from gangsched.core.resource_claims.holdings import Holdings
 from gangsched.core.resource_claims.requests import PreparedClaim
-from gangsched.core.resource_claims.search.candidates import Cluster, NodeOffer
 from gangsched.core.resource_claims.search.copies import Copies, CopyCount, Digests
 from gangsched.core.resource_claims.search.joint import JointSolution, PlacedPods, solve
 from gangsched.core.types.cluster_events import ClusterChange

@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from gangsched.core.resource_claims.candidates import AllocationError, Cluster, NodeOffer
 from gangsched.core.resource_claims.devices import PoolBook
 from gangsched.core.resource_claims.holdings import Holdings
 from gangsched.core.resource_claims.requests import ClaimProblem, PreparedClaim
 from gangsched.core.resource_claims.results import allocation
 from gangsched.core.resource_claims.search.allocator import Ask, Solution, allocate
-from gangsched.core.resource_claims.search.candidates import AllocationError, Cluster, NodeOffer
 from gangsched.core.resource_claims.selectors import Selectors
 from gangsched.model.resource_claims.objects import (
     DeviceClass,

@@ -18,7 +18,7 @@ from gangsched.core.cache.view.objects import ObjectQueries
 from gangsched.core.cache.view.pods import PodQueries
 from gangsched.core.cache.view.room import RoomQueries
 from gangsched.core.resource_claims.book import ClaimBook
-from gangsched.core.resource_claims.search.candidates import Cluster
+from gangsched.core.resource_claims.candidates import Cluster
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.templates.pod_template import PodTemplate
 

@@ -17,7 +17,7 @@ from gangsched.core.cache.cluster_view import ClusterView, Following, FollowingT
 from gangsched.core.cache.pods.volume_users import claims_of
 from gangsched.core.cache.view.devices import Wishes
 from gangsched.core.cache.view.rows import shown
-from gangsched.core.resource_claims.search.candidates import Cluster
+from gangsched.core.resource_claims.candidates import Cluster
 from gangsched.core.types.arrays import BoolArray, IntArray
 from gangsched.core.types.group import NO_ROW, PodInfo
 from gangsched.core.types.templates.affinity_terms import Carried

@@ -17,10 +17,10 @@ import numpy as np
 from gangsched.core.cache.cluster_view import ClusterView
 from gangsched.core.framework.profile import CLAIMS, Demand
 from gangsched.core.resource_claims.book import ClaimBook
+from gangsched.core.resource_claims.candidates import AllocationError, SelectorFailed
 from gangsched.core.resource_claims.extended import ENTRY, not_made_yet
 from gangsched.core.resource_claims.requests import ClaimProblem
 from gangsched.core.resource_claims.results import allocation
-from gangsched.core.resource_claims.search.candidates import AllocationError, SelectorFailed
 from gangsched.core.resource_claims.search.joint import PlacedPods, open_shared, solve
 from gangsched.core.types.placement import Placement
 from gangsched.core.types.templates.pod_template import PodTemplate

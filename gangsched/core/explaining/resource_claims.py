@@ -15,6 +15,7 @@ import numpy as np
 
 from gangsched.core.framework.plan import FitError, Shortage
 from gangsched.core.resource_claims.book import ClaimBook
+from gangsched.core.resource_claims.candidates import Cluster, NodeOffer
 from gangsched.core.resource_claims.devices import A_LIST, CounterName, ListedDevice, Pool, Value
 from gangsched.core.resource_claims.extended import ENTRY
 from gangsched.core.resource_claims.pod_claims import used_claims
@@ -25,7 +26,6 @@ from gangsched.core.resource_claims.requests import (
     PreparedClaim,
     Request,
 )
-from gangsched.core.resource_claims.search.candidates import Cluster, NodeOffer
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import MemberState
 from gangsched.core.why import Why

@@ -15,12 +15,12 @@ from typing import Protocol
 
 import msgspec
 
+from gangsched.core.resource_claims.candidates import Cluster, NodeOffer
 from gangsched.core.resource_claims.devices import PoolBook
 from gangsched.core.resource_claims.extended import ENTRY, ExtendedResources
 from gangsched.core.resource_claims.holdings import Holdings
 from gangsched.core.resource_claims.pod_claims import ClaimNeed, SharingGroup, problem_of, used_claims
 from gangsched.core.resource_claims.requests import ClaimProblem, PreparedClaim
-from gangsched.core.resource_claims.search.candidates import Cluster, NodeOffer
 from gangsched.core.resource_claims.selectors import Selectors
 from gangsched.model.objects import Node, Pod
 from gangsched.model.resource_claims.objects import (

@@ -15,9 +15,9 @@ from types import MappingProxyType
 
 import msgspec
 
+from gangsched.core.resource_claims.candidates import NodeOffer
 from gangsched.core.resource_claims.devices import ListedDevice
 from gangsched.core.resource_claims.pod_claims import ClaimNeed
-from gangsched.core.resource_claims.search.candidates import NodeOffer
 from gangsched.core.resource_claims.selectors import Selectors
 from gangsched.errors import ParseError
 from gangsched.model.objects import Container, Pod

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from gangsched.core.resource_claims.candidates import AllocationError
 from gangsched.core.resource_claims.requests import PreparedClaim, Request
 from gangsched.core.resource_claims.search.allocator import ChosenDevice
-from gangsched.core.resource_claims.search.candidates import AllocationError
 from gangsched.model.objects import NodeSelector, NodeSelectorTerm, SelectorRequirement
 from gangsched.model.resource_claims.objects import (
     AllocatedConfiguration,

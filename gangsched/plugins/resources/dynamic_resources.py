@@ -36,9 +36,9 @@ from gangsched.core.framework.interface import (
     Status,
 )
 from gangsched.core.resource_claims.book import KINDS, ClaimBook
+from gangsched.core.resource_claims.candidates import AllocationError
 from gangsched.core.resource_claims.pod_claims import ClaimNeed, own_digests, too_many_users
 from gangsched.core.resource_claims.requests import DOMAIN_LABEL, ClaimProblem
-from gangsched.core.resource_claims.search.candidates import AllocationError
 from gangsched.core.resource_claims.search.copies import MOST, Copies
 from gangsched.core.resource_claims.search.joint import PlacedPods, open_shared, solve
 from gangsched.core.types.arrays import NO_LIMIT

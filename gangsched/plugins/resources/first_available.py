@@ -15,9 +15,9 @@ from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.filters.row_cache import RowCache, n_kept
 from gangsched.core.framework.interface import IntArray
 from gangsched.core.resource_claims.book import ClaimBook
+from gangsched.core.resource_claims.candidates import AllocationError
 from gangsched.core.resource_claims.pod_claims import ClaimNeed, own_digests
 from gangsched.core.resource_claims.requests import ClaimProblem
-from gangsched.core.resource_claims.search.candidates import AllocationError
 from gangsched.core.resource_claims.search.copies import Copies
 from gangsched.core.resource_claims.search.joint import PlacedPods, open_shared, solve
 from gangsched.core.types.templates.pod_template import PodTemplate

@@ -1,1 +1,1 @@
-"""Which devices claims get: what may serve each request, and the search among it."""
+"""Which devices claims get: for one pod more, for many at once, and which of those that would do."""

@@ -14,10 +14,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from gangsched.core.resource_claims.devices import A_LIST, CounterName, ListedDevice, Value
-from gangsched.core.resource_claims.holdings import Tried
-from gangsched.core.resource_claims.requests import Constraint, PreparedClaim, Request
-from gangsched.core.resource_claims.search.candidates import (
+from gangsched.core.resource_claims.candidates import (
     AllocationError,
     Candidate,
     Cluster,
@@ -25,6 +22,9 @@ from gangsched.core.resource_claims.search.candidates import (
     WantedDevices,
     wanted,
 )
+from gangsched.core.resource_claims.devices import A_LIST, CounterName, ListedDevice, Value
+from gangsched.core.resource_claims.holdings import Tried
+from gangsched.core.resource_claims.requests import Constraint, PreparedClaim, Request
 from gangsched.model.devices.sets import SearchBudget
 from gangsched.model.resource_claims.amounts import Consumption, billionths
 from gangsched.model.resource_claims.objects import MAX_RESULTS, DeviceId

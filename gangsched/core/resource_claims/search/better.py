@@ -19,11 +19,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import lru_cache
 
+from gangsched.core.resource_claims.candidates import AllocationError, Cluster, NodeOffer
 from gangsched.core.resource_claims.devices import A_LIST, CounterName, ListedDevice, Pool, Value
 from gangsched.core.resource_claims.holdings import Holdings
 from gangsched.core.resource_claims.requests import Constraint, PreparedClaim, Request
 from gangsched.core.resource_claims.search.allocator import STEPS, Ask, Ranks, Solution, allocate
-from gangsched.core.resource_claims.search.candidates import AllocationError, Cluster, NodeOffer
 from gangsched.model.resource_claims.amounts import billionths
 from gangsched.model.resource_claims.objects import ClaimConstraint, DeviceId
 

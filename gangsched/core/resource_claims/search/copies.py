@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 
 from gangsched.core.resource_claims.book import ClaimBook
-from gangsched.core.resource_claims.devices import ListedDevice, Pool
-from gangsched.core.resource_claims.requests import PreparedClaim, Request
-from gangsched.core.resource_claims.search.allocator import STEPS, Ask, Solution, allocate
-from gangsched.core.resource_claims.search.candidates import (
+from gangsched.core.resource_claims.candidates import (
     AllocationError,
     Cluster,
     NodeOffer,
     WantedDevices,
     wanted,
 )
+from gangsched.core.resource_claims.devices import ListedDevice, Pool
+from gangsched.core.resource_claims.requests import PreparedClaim, Request
+from gangsched.core.resource_claims.search.allocator import STEPS, Ask, Solution, allocate
 
 Digests = tuple[str, ...]
 """Of the specs of one pod's own claims, in its order."""

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from gangsched.core.resource_claims.book import ClaimBook
+from gangsched.core.resource_claims.candidates import Cluster, NodeOffer
 from gangsched.core.resource_claims.pod_claims import ClaimNeed
 from gangsched.core.resource_claims.search.allocator import STEPS, Ask, ChosenDevice, allocate
 from gangsched.core.resource_claims.search.better import allocate_better
-from gangsched.core.resource_claims.search.candidates import Cluster, NodeOffer
 from gangsched.model.objects import Node
 
 
