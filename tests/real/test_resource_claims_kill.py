@@ -5,12 +5,16 @@ A proxy lets so many writes through and holds the later ones: at the time of the
 been answered. What was held is lost, or is let go when the next leader leads: then nothing of it may land.
 Where the gang is contested, a more important one that wants the same devices has come meanwhile: one of them
 is bound.
+
+A gang of two is killed at each of its writes; a gang of eight at every third, others for each commit: each
+takes some seconds. GANGSCHED_KILL_STEP=1 takes them all.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import sys
 import time
@@ -20,6 +24,7 @@ from pathlib import Path
 
 import pytest
 
+from gangsched.lab.sim.command import first_of_commit
 from tests.proxy import Lie, Proxy, Rule, http_answer
 from tests.real.claimed import EXTENDED, ClaimCluster, wipe_claims, wish
 from tests.real.cluster import MERGE
@@ -49,6 +54,7 @@ KILLS = [
     pytest.param(8, True, id="8-late", marks=pytest.mark.long),
 ]
 """Pods of the gang, and whether what the killed leader has sent lands late."""
+STEP = int(os.environ.get("GANGSCHED_KILL_STEP", "3"))
 TAKEN_BACK = range(4, 13)
 """Writes with which the claims of two pods are allocated, taken back, and allocated again."""
 _STATUS = re.compile(r"PATCH /apis/resource\.k8s\.io/v1/namespaces/default/resourceclaims/([^/]+)/status$")
@@ -188,6 +194,15 @@ class Rounds:
         gate.close()
         return more
 
+    def run_all(self, n_pods: int, *, late: bool, contested: bool = False) -> int:
+        """Gangs whose leader is killed after more and more writes; returns after how many none is left."""
+        step = STEP if n_pods > 2 else 1
+        first = first_of_commit() % step
+        print(f"killed after {first}, {first + step}, ... writes")
+        return next(
+            n for n in range(first, MOST, step) if not self.run(n, n_pods, late=late, contested=contested)
+        )
+
     def _is_whole(self, gangs: Sequence[str], n_pods: int) -> bool:
         """Whether one of the gangs is bound, and none in part."""
         bound = [self.cluster.n_bound(gang) for gang in gangs]
@@ -244,7 +259,7 @@ def rounds(claim_cluster: ClaimCluster) -> Iterator[Rounds]:
 @pytest.mark.parametrize(("n_pods", "late"), KILLS)
 def test_a_leader_is_killed_between_any_two_writes(rounds: Rounds, n_pods: int, *, late: bool) -> None:
     rounds.cluster.offer(2, devices=4)
-    n = next(n for n in range(MOST) if not rounds.run(n, n_pods, late=late))
+    n = rounds.run_all(n_pods, late=late)
     rounds.close()
     assert n >= 3 * n_pods, "a finalizer, an allocation and a Binding for each pod, and the fence"
     assert rounds.n_late > 0 or not late
@@ -261,7 +276,7 @@ def test_a_leader_is_killed_while_it_makes_claims_of_its_own(
     rounds.cluster.device_class("serving", extendedResourceName=EXTENDED)
     rounds.cluster.offer(2, devices=4)
     rounds.asks = rounds.cluster.asking
-    n = next(n for n in range(MOST) if not rounds.run(n, n_pods, late=late))
+    n = rounds.run_all(n_pods, late=late)
     rounds.close()
     assert n >= 3 * n_pods, "a claim, its allocation and a Binding for each pod, and the fence"
 
@@ -272,7 +287,7 @@ def test_devices_that_a_more_important_gang_wants_are_in_one_claim(
     rounds: Rounds, n_pods: int, *, late: bool
 ) -> None:
     rounds.cluster.offer(2, devices=n_pods // 2)
-    n = next(n for n in range(MOST) if not rounds.run(n, n_pods, late=late, contested=True))
+    n = rounds.run_all(n_pods, late=late, contested=True)
     rounds.close()
     assert 0 < rounds.n_won < n, "the gang keeps what it has been given, or the other one has it"
 

@@ -70,7 +70,7 @@ class Batch(msgspec.Struct, frozen=True):
 def seeds_of(text: str) -> Iterable[int]:
     """`17`, `0..999` (both ends included), `500..` (for ever), `commit`. Raises: ConfigError."""
     if text == "commit":
-        return count(_first_of_commit())
+        return count(first_of_commit())
     first, dots, last = text.partition("..")
     if not first.isdecimal() or not (last.isdecimal() or not last):
         raise ConfigError(f"{text!r} are no seeds; examples: 17, 0..999, 500.., commit", path="--seeds")
@@ -83,7 +83,7 @@ def seeds_of(text: str) -> Iterable[int]:
     return range(int(first), int(last) + 1)
 
 
-def _first_of_commit() -> int:
+def first_of_commit() -> int:
     """Returns a seed from the hash of the current commit, or of this code if there is no repository."""
     code = _git("rev-parse", "HEAD")
     if not code:
