@@ -60,6 +60,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     on_partial_bind: what happens to a partly bound gang when a bind fails for good; settle_s: how long it
     may stay partly bound. recover_within_s: how long one that has lost members may lack them; 0: for ever.
+    successor_timeout_s: how long the place of such a member is kept for the next one; 0: not at all.
     permit_wait_s: WaitOnPermit's timeout by default. hook_timeout_s: the limit of a plugin's hook at the
     edge. plugin_budget_s: how long an out-of-tree plugin may block a turn. topology_key: the node label that
     names a rack. ties: which of equally good nodes a lone pod gets. invalid_inventory: what a node with an
@@ -106,6 +107,7 @@ class Settings(msgspec.Struct, frozen=True):
     queueing: QueueingSettings | None = None
     queues: QueuesSettings | None = None
     recover_within_s: float = 0.0
+    successor_timeout_s: float = 0.0
 
     @property
     def evicts_for_claims(self) -> bool:
@@ -235,6 +237,7 @@ def _assemble(
         on_partial_bind=ours.on_partial_bind,
         settle_s=ours.settle_seconds,
         recover_within_s=ours.recover_within_seconds,
+        successor_timeout_s=ours.successor_timeout_seconds,
         permit_wait_s=ours.permit_wait_seconds,
         hook_timeout_s=ours.hook_timeout_seconds,
         plugin_budget_s=ours.plugin_budget_seconds,
@@ -375,6 +378,7 @@ def _check_ours(ours: OurDocument) -> None:
     for name, value, most in (
         ("settleSeconds", ours.settle_seconds, _MAX_SECONDS),
         ("recoverWithinSeconds", ours.recover_within_seconds or 1.0, _MAX_SECONDS),
+        ("successorTimeoutSeconds", ours.successor_timeout_seconds or 1.0, _MAX_PERMIT_WAIT_S),
         ("permitWaitSeconds", ours.permit_wait_seconds, _MAX_PERMIT_WAIT_S),
         ("hookTimeoutSeconds", ours.hook_timeout_seconds, _MAX_PERMIT_WAIT_S),
         ("pluginBudgetSeconds", ours.plugin_budget_seconds, _MAX_BUDGET_S),

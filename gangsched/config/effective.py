@@ -141,6 +141,7 @@ def _ours(config: SchedulerConfig) -> Document:
         "onPartialBind": settings.on_partial_bind,
         "settleSeconds": settings.settle_s,
         "recoverWithinSeconds": settings.recover_within_s,
+        "successorTimeoutSeconds": settings.successor_timeout_s,
         "permitWaitSeconds": settings.permit_wait_s,
         "hookTimeoutSeconds": settings.hook_timeout_s,
         "pluginBudgetSeconds": settings.plugin_budget_s,

@@ -42,6 +42,7 @@ def test_what_is_due_is_done_in_this_order() -> None:
             "states",
             "claims",
             "foreign nominations",
+            "holes",
         ),
         *("device repairs",),
         *("failed devices", "refusals", "lost members", "prepared units", "held members", "walltimes"),

@@ -92,6 +92,14 @@ class OurDocument(Document, frozen=True):
             " [gangs](gangs.md#members-that-are-lost)."
         ),
     ] = 0.0
+    successor_timeout_seconds: Annotated[
+        float,
+        Meta(
+            description="How long the place of a member that a running gang has lost, and cannot do without,"
+            " is kept for its successor; 0: not at all. At most 900. See"
+            " [gangs](gangs.md#the-place-of-a-lost-member)."
+        ),
+    ] = 0.0
     permit_wait_seconds: Annotated[
         float,
         Meta(

@@ -399,7 +399,7 @@ def _started(scheduler: Scheduler, group: Group, now_s: float) -> Found:
         return _ended(group)
     lacking = lacks(group)
     if lacking:
-        return _short(scheduler, group, lacking)
+        return _short(scheduler, group, lacking, now_s)
     if (idle := not_prepared(group, now_s)) is not None:
         return idle
     apart_told = scheduler.owners.starts_apart(group)
@@ -430,14 +430,26 @@ def _ended(group: Group) -> Found:
     )
 
 
-def _short(scheduler: Scheduler, group: Group, lacking: Short) -> Found:
+def _short(scheduler: Scheduler, group: Group, lacking: Short, now_s: float) -> Found:
     within_s = scheduler.shared.settings.recover_within_s
     then = f"the rest is evicted {within_s:g} s after the first loss" if within_s else "the rest runs on"
     return Found(
-        f"It has started, and has lost members since: {lacking}.{_ends(scheduler, group)}",
+        f"It has started, and has lost members since: {lacking}.{_holes(scheduler, group, now_s)}"
+        f"{_ends(scheduler, group)}",
         ("Let its controller make the missing members again; each is bound as soon as it has room.",),
         then=f"Until then {then} (recoverWithinSeconds).",
     )
+
+
+def _holes(scheduler: Scheduler, group: Group, now_s: float) -> str:
+    """Says which places are kept for the members to come."""
+    kept = [*scheduler.shared.holes.kept_for(group)]
+    named = [
+        f" The place of {one.info.pod.metadata.name} on node {one.node_name} is kept for its successor for"
+        f" {until_s - now_s:.0f} s more."
+        for one, until_s in kept[:_MAX_NAMED]
+    ]
+    return "".join(named) + (f" {len(kept) - _MAX_NAMED} more are." if len(kept) > _MAX_NAMED else "")
 
 
 def _asked_again(scheduler: Scheduler, group: Group, now_s: float) -> str:

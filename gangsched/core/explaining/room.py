@@ -129,11 +129,12 @@ def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | N
     sentences = lack_sentences(short, group, waiting, lambda other: _name_until(other, now_s, ago_s))
     claims = [*claim_sentences(scheduler, short)]
     kept = [*attempts.kept.describe([group], short)]
+    holes = [*_holes(scheduler, group, now_s)]
     walltimes = scheduler.shared.walltimes or Walltimes(QueueingSettings())
     ends = ExpectedEnds().sentences(short, walltimes, None, partial(latest_end, scheduler.shared))
     todo = cures(short, group, waiting, found, claims)
     return Found(
-        begin + str(together(_headline(short, group, found), *claims, *sentences, *kept, *ends)),
+        begin + str(together(_headline(short, group, found), *claims, *sentences, *kept, *holes, *ends)),
         (
             *first,
             *_FILL[: len(kept)],
@@ -218,6 +219,15 @@ def _tried(scheduler: Scheduler, group: Group) -> Plan | FitError | str:
     attempts = scheduler.attempts
     nominated = [one for one in attempts.kept.kept_from(unit).room if one.info.group not in unit]
     return attempts.placer.preview(unit, nominated)
+
+
+def _holes(scheduler: Scheduler, group: Group, now_s: float) -> Iterator[str]:
+    """Says how many places are kept for members that other gangs have lost."""
+    kept = scheduler.shared.holes.kept_from(group)
+    if kept:
+        places = f"{several(len(kept), 'place')} {'is' if len(kept) == 1 else 'are'}"
+        n_s = max(until_s - now_s for _, until_s in kept)
+        yield f"{places} kept for a member that a running gang has lost, for {n_s:.0f} s more at most."
 
 
 def _headline(short: Shortage, group: Group, found: Sequence[Lack]) -> str:

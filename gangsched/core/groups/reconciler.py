@@ -256,7 +256,10 @@ class LostMembers:
 
     def report(self, group: Group) -> None:
         """Tells what has changed. Called for every group that was reconsidered and has started, or had."""
-        lacking = lacks(group)
+        lacking, shared = lacks(group), self._shared
+        if shared.holes.kept or shared.holes.left_now:
+            until_s = shared.now_s + shared.settings.successor_timeout_s
+            shared.changes += shared.holes.settle(group, lacking.n_missing if lacking else 0, until_s)
         if not lacking:
             if group.lost:
                 group.lost = None

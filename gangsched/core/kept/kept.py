@@ -3,6 +3,7 @@
     kept                      by                                                until
     room, devices of nodes    a unit that waits until its victims have gone     it is placed, or gives up
     room of a node            another scheduler's pod that nominates the node   it is placed; some minutes
+    room, devices of a node   a running gang that has lost a member there       another is placed; a minute
     room, devices of nodes,   a group with a claim: passed as often as its      it starts, or is not in line
     from a time on            bound allows, or first in line                    with these members any more
     amounts within limits     both of them; and a group that is passed at a     as above; it is admitted
@@ -67,7 +68,8 @@ class Kept:
         them late; last, claims that hold it up have been eased, if they kept more than they must."""
         claims = self._shared.claims
         if claims is None or not claims.by_key:  # nearly always: nothing is kept but for nominations
-            yield list(self._shared.cache.nominated.values())
+            holes, nominated = self._shared.holes, self._shared.cache.nominated
+            yield list(holes.reserved(unit) if holes.kept else nominated.values())
             return
         if yielding := self._yielding(claims, unit):
             kept = self.kept_from(unit)
@@ -111,6 +113,8 @@ class Kept:
 
     def started(self, unit: Sequence[Group], plan: Plan) -> None:
         """Records that the plan's members are reserved: the unit keeps its room itself now."""
+        if self._shared.holes.kept:
+            self._shared.fill_holes(plan.placements)
         self._overruled.take_room(unit, plan)
         self.claiming.started(unit, plan)
 

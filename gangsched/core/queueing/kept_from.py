@@ -1,7 +1,8 @@
 """KeptFrom: what a unit may not use on nodes if it runs from one time to another, and who keeps it.
 
-    reserved    by units that wait until their victims have gone, and for other schedulers' pods that nominate
-                a node: all of it, at any time; the cycle ignores what is of lower priority than the unit
+    reserved    by units that wait until their victims have gone, for other schedulers' pods that nominate a
+                node, and for members that other running gangs have lost (core.state.holes): all of it, at any
+                time; the cycle ignores what is of lower priority than the unit
     claimed     by groups at their bound: all that they need, from their start on; and of what is free now,
                 what they need beyond what pods leave there by then (core.queueing.claims)
 
@@ -23,6 +24,15 @@ from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.group import Group
 from gangsched.core.types.placement import Nominated
+from gangsched.model.pod_group import GroupKey
+
+
+class _Holes(Protocol):
+    """What is read of core.state.holes.Holes."""
+
+    kept: dict[str, GroupKey]
+
+    def reserved(self, unit: Sequence[Group]) -> Collection[Nominated]: ...
 
 
 class _Shared(Protocol):
@@ -31,6 +41,9 @@ class _Shared(Protocol):
     cache: Cache
     claims: Claims | None
     walltimes: Walltimes | None
+
+    @property
+    def holes(self) -> _Holes: ...
 
 
 class KeptFrom(NamedTuple):
@@ -71,7 +84,8 @@ def kept_from(
     if standing is not None and standing.by_key:
         until_s = from_s + walltime_s(shared, unit)
         claims = standing.holding_up(unit, from_s, until_s, among, to_all)
-    return KeptFrom(shared.cache.nominated.values(), claims, standing)
+    nominated = shared.cache.nominated.values()
+    return KeptFrom(shared.holes.reserved(unit) if shared.holes.kept else nominated, claims, standing)
 
 
 def kept_until(shared: _Shared, now_s: float) -> list[tuple[float, Nominated]]:

@@ -28,6 +28,7 @@ from gangsched.core.queueing.ends import End, Ends, EndsNow
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.state.claim_uses import DEALLOCATED_WITHIN_S, ClaimUses
 from gangsched.core.state.evictions import Evictions
+from gangsched.core.state.holes import Holes
 from gangsched.core.state.line.lanes import Lanes
 from gangsched.core.state.line.queue import SchedulingQueue
 from gangsched.core.state.line.queue_order import QueueOrder
@@ -41,6 +42,7 @@ from gangsched.core.state.timers import DeadlineKind, Deadlines, Retries, Timers
 from gangsched.core.types.clock import Clock
 from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo, Preemption
+from gangsched.core.types.placement import Placement
 from gangsched.core.types.states import ENDED
 from gangsched.core.why import Why
 from gangsched.model.effects import Effect
@@ -103,6 +105,7 @@ class SharedState:
         self.timers = Timers()
         self.settle_by_s: Deadlines[GroupKey] = Deadlines(self.timers, DeadlineKind.HALF_BOUND)
         """Half-bound groups, and when each is unwound unless it is whole by then."""
+        self.holes = Holes(self.cache, self.timers)
         self.retries = Retries(self.timers)
         """Binds to be sent again, and PreEnqueue to be called again."""
         self.lowest_of_groups = 2**31
@@ -298,6 +301,8 @@ class SharedState:
 
     def release(self, info: PodInfo) -> None:
         """Releases what a pod holds, reserved or on its node; the freed room may cure other groups."""
+        if info.state is MemberState.BOUND and self.settings.successor_timeout_s:
+            self.holes.left(info)
         if info.state is MemberState.ASSUMED:
             self.unreserve([info])
         elif self.ends is not None and self.queue_book is not None:
@@ -351,6 +356,16 @@ class SharedState:
         """Releases the room that is kept for a pod, and announces it: what nobody keeps any more is a change
         of the cluster, and wakes who waits for it as any other does."""
         self.changes += self.cache.unnominate(uid)
+
+    def fill_holes(self, placements: Iterable[Placement]) -> None:
+        """Keeps no longer what is kept for members that have been placed."""
+        for one in placements:
+            if one.info.group is not None:
+                self.changes += self.holes.filled(one.info.group, self.cache.view.name(one.row))
+
+    def end_holes(self) -> None:
+        """Keeps no longer what has been kept for lost members for long enough."""
+        self.changes += self.holes.expired(self.now_s)
 
     def flush_changes(self) -> None:
         """Wakes the groups that this turn's changes may cure."""
@@ -420,6 +435,7 @@ class SharedState:
         self.forget_permit(group)
         self.queue.forget(group)
         self.groups.pop(group.key, None)
+        self.changes += self.holes.drop(group.key)
         if group.start_together:
             self.list_changed(group, group.start_together)
         self.settle_by_s.drop(group.key)

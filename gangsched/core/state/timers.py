@@ -47,6 +47,7 @@ class DeadlineKind(enum.Enum):
     BINDING_CONDITION = "binding condition"
     UNPREPARED = "unprepared"
     HELD_DEVICES = "held devices"
+    HOLE = "hole"
 
 
 class Timers:

@@ -15,6 +15,7 @@ from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import (
     ASSUMED,
     BOUND,
+    NEVER_S,
     NO_ROW,
     PENDING,
     UNASKED,
@@ -23,6 +24,7 @@ from gangsched.core.types.group import (
     MemberState,
     PodInfo,
 )
+from gangsched.core.types.lost_members import lacks
 from gangsched.core.types.templates.pod_template import PodTemplate
 
 # A module-level name costs a tenth of an Enum attribute, and these are read for every group after every step.
@@ -80,6 +82,7 @@ class Recount:
             *_promises(shared),
             *_claims(shared),
             *_templates(shared.cache),
+            *_holes(shared),
         ]
 
     def _counted(self, cache: Cache) -> list[str]:
@@ -325,4 +328,18 @@ def _templates(cache: Cache) -> list[str]:
     for uid, info in cache.pods.items():
         if info.state is PENDING and book.may_need(info.pod) and info.template.claims != book.needs(info.pod):
             broken.append(f"templates: {uid} is placed by {info.template.claims}, not {book.needs(info.pod)}")
+    return broken
+
+
+def _holes(shared: SharedState) -> list[str]:
+    """holes: places of lost members are kept only for running gangs that lack as many, and for a time."""
+    broken = []
+    for group, places in shared.holes.by_group():
+        here = shared.groups.get(group)
+        if here is not None and here.state is GroupState.UNWINDING:
+            continue  # until the first of its pods is gone
+        lacking = lacks(here) if here is not None else None
+        if lacking is None or len(places) > lacking.n_missing:
+            broken.append(f"holes: {len(places)} places are kept for {group}, which lacks {lacking}")
+        broken += [f"holes: {key} is kept for ever" for key, until_s in places if until_s == NEVER_S]
     return broken

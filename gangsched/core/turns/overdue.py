@@ -206,6 +206,14 @@ DEADLINES: tuple[Deadline, ...] = (
         lambda on: on.parts.membership.foreign_nominations.advance,
     ),
     Deadline(
+        "holes",
+        (DeadlineKind.HOLE,),
+        "a gang has lost a member `successorTimeoutSeconds` ago, and no other has been placed",
+        "keeps the member's place no longer",
+        (_CHANGES, _DEADLINES),
+        lambda on: on.parts.shared.end_holes,
+    ),
+    Deadline(
         "device repairs",
         (DeadlineKind.ANNOTATION, DeadlineKind.UNUSABLE_DEVICES, DeadlineKind.ENDED_POD),
         "a pod's annotation is not what kubelet gave it, or its devices are of no use to it",

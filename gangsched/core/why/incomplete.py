@@ -139,6 +139,11 @@ class Short(Because, frozen=True):
     roles: RolesShort
     n_others: int
 
+    @property
+    def n_missing(self) -> int:
+        """How many members would be enough, as far as is named here."""
+        return max(self.n_needed - self.n_running, sum(least - n for _, n, least in self.roles))
+
     def __str__(self) -> str:
         return f"{self.n_running} of {self.n_needed} members run{roles_text(self.roles, self.n_others)}"
 

@@ -30,6 +30,7 @@ from gangsched.core.preemption.victims import may_preempt, priority_of
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.kept_from import kept_from
 from gangsched.core.queueing.walltimes import Walltimes
+from gangsched.core.state.holes import Holes
 from gangsched.core.state.line.early_turns import Cures
 from gangsched.core.state.line.enough import Enough, Sums
 from gangsched.core.state.pending_hooks import PendingHooks
@@ -56,6 +57,7 @@ class _Shared(Protocol):
     claims: Claims | None
     walltimes: Walltimes | None
     start_together: StartTogether
+    holes: Holes
 
     @property
     def now_s(self) -> float: ...

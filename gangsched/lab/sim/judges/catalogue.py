@@ -56,6 +56,8 @@ JUDGES: dict[str, str] = {
     "counts": "Counts on nodes, by priority and by template are the sums over pods.",
     "groups": "Groups and their members refer to one another, and what is in line is in the queue.",
     "reservations": "Room is reserved, nominated and claimed only for groups in a state that waits for it.",
+    "holes": "Places of lost members are kept only for running gangs that lack as many, and for a time.",
+    "templates": "A pod that waits is placed by what it needs of claims and classes now.",
     "late-binds": "No pod that holds nothing has a Binding that may still land.",
     "logged": "No process logs a fault of its own.",
     # Preemption and queues.

@@ -116,14 +116,16 @@ STORMS: dict[str, Storm] = {
         rates=replace(STORM, sick_per_s=1.0),
         settings=replace(
             FENCED,
+            successor_timeout_s=5.0,
             devices=DeviceSettings(on_failure="evictGang", failure_grace_s=2.0),
             on_partial_bind="unwind",
         ),
     ),
     "refused": Storm(
-        "as storm, and kubelets do not admit one bound pod in eight",
+        "as storm, and kubelets do not admit one bound pod in eight; places of lost members are kept",
         policies_workload,
         rates=replace(STORM, refused=0.12),
+        settings=replace(FENCED, successor_timeout_s=10.0),
     ),
     "one-process": Storm("as storm, and the process never dies", rates=replace(STORM, crashes=False)),
     "labels": Storm(

@@ -41,6 +41,8 @@ class WaitingGroups:
         self._fits_since_s: dict[GroupKey, float] = {}
         self._reserved: frozenset[str] = frozenset()
         self._promised: frozenset[str] = frozenset()
+        self._wounded: frozenset[GroupKey] = frozenset()
+        """Groups for which places of lost members were kept before the last step."""
 
     def check(
         self,
@@ -73,6 +75,8 @@ class WaitingGroups:
         """overtaking: called after each step, where the order of the line decides alone."""
         before, self._reserved = self._reserved, reserved_by(scheduler)
         promised, self._promised = self._promised, frozenset(scheduler.shared.cache.nominated)
+        wounded = self._wounded
+        self._wounded = frozenset(key for key, _ in scheduler.shared.holes.by_group())
         fresh = self._reserved - before - promised
         if not fresh or not scheduler.is_synced:
             return
@@ -83,6 +87,8 @@ class WaitingGroups:
         }
         if any(taker.is_completing or taker.start_together for taker in takers.values()):
             return
+        if not wounded.isdisjoint(takers):
+            return  # the place of a member that it had lost
         for group, needed in _waiting(scheduler, received):
             if group.active_token or group.tried_s >= now_s or group.start_together or excuses(group):
                 continue
