@@ -7,6 +7,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
+from gangsched.core.cache.trial import Trial
 from gangsched.core.explaining.explain import explain
 from gangsched.core.resource_claims.book import KINDS
 from gangsched.core.resource_claims.requests import DOMAIN_DRIVER, DOMAIN_LABEL
@@ -507,6 +508,24 @@ def test_a_victims_device_is_not_taken_before_its_claim_is_given_back() -> None:
         c.write(raw)
     c.settled()
     assert c.are_bound("p", "q") == [True, True]
+
+
+def test_claims_that_are_about_to_be_given_back_count_so_on_all_nodes() -> None:
+    """Also on nodes of which nobody waits for the room: what is kept of them from before is not asked."""
+    c = ClaimCluster().offer("n0", "n1", gpus_each=1)
+    c.submit(c.want("v", wish()), c.want("w", wish())).run()
+    c.submit(c.want("p", wish())).run()
+    shared = c.scheduler.shared
+    capacity = shared.profiles["gangsched"].filtering.capacity
+    template = c.group("p").members["uid-d-p"].template
+    [demand] = c.scheduler.attempts._units.demands([c.group("p")])
+    state, _ = demand.pre_filter(template, shared.cache.view)
+    now = capacity(state, template, shared.cache.view).tolist()
+    c.delete("v", "w")
+    trial = Trial(shared.cache.view)
+    assert capacity(state, template, trial).tolist() == now == [0, 0]
+    trial.release_claims()
+    assert capacity(state, template, trial).tolist() == [1, 1]
 
 
 def test_a_claim_that_cannot_be_read_is_told_until_it_can() -> None:

@@ -289,10 +289,12 @@ class Trial(ClusterView):
         self.place(row, template)
         self.expected.append((row, template))
 
-    def release_claims(self, rows: Iterable[int]) -> None:
-        """Counts claims as given back, on these rows, whose pods are gone: soon they will be."""
+    def release_claims(self) -> None:
+        """Counts claims as given back whose pods are gone: soon they will be."""
         self._is_released = True
-        self.touched.update(dict.fromkeys(rows))
+        names = self.claims.nodes_left_behind()
+        rows = range(self.n_rows) if "" in names else (self.row_of(name) for name in names)
+        self.touched.update((row, None) for row in rows if row is not None)
 
     def remove(self, *infos: PodInfo) -> None:
         """Removes pods counted on nodes: their resources, ports and devices are free again.

@@ -339,6 +339,16 @@ class ClaimBook:
         are given back."""
         return (self.claims[uid] for uid in self._counted if self._is_orphan(uid))
 
+    def nodes_left_behind(self) -> set[str]:
+        """Returns the nodes that may reach devices of such claims, "" if any node may."""
+        pools = {
+            PoolId(one.driver, one.pool)
+            for claim in self.left_behind()
+            if claim.status.allocation is not None
+            for one in claim.status.allocation.devices.results
+        }
+        return {name for pool in pools for name in self.pools.nodes_of(pool)}
+
     def _is_orphan(self, uid: str) -> bool:
         """Whether the claim is still reserved for pods, and none of them is known any more."""
         claim = self.claims.get(uid)

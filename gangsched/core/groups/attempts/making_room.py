@@ -251,7 +251,7 @@ class MakingRoom:
                 self._nominations.renew(waited, answer.placements)
                 return None
         trial = Trial(self._shared.cache.view)
-        trial.release_claims(row for name in waited.nodes if (row := trial.row_of(name)) is not None)
+        trial.release_claims()
         trial.remove(*waited.waits_for.values())
         answer = self._placer.cycle(demands, trial, self._nominated(demands))
         if isinstance(answer, FitError):
