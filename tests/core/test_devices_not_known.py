@@ -226,3 +226,23 @@ def test_the_annotation_of_a_pod_that_another_instance_bound_says_what_it_has() 
     c = Cluster().node(node()).submit(stranger("s", 2, annotations=own))
     c.submit(make_pod("a", gpus=6)).run()
     assert len(c.ids("a")) == 6
+
+
+def test_a_resource_that_comes_after_a_list_that_cannot_be_read_is_not_counted() -> None:
+    """A node starts: its agent's list is bad, and kubelet offers the GPUs only once their plugin is there."""
+    c = Cluster()
+    well = make_node("n0", gpus=2)
+    bad = {**(well.metadata.annotations or {}), INVENTORY_KEY: "{"}
+    without = {name: n for name, n in (well.status.allocatable or {}).items() if name != GPU}
+    c.node(
+        replace(
+            well,
+            metadata=replace(well.metadata, annotations=bad),
+            status=replace(well.status, allocatable=without),
+        )
+    )
+    c.submit(gang("a", pods=1, gpus=1)).run()
+    c.node(replace(well, metadata=replace(well.metadata, annotations=bad))).run()
+    assert not c.n_bound()
+    c.node(well).run()
+    assert c.placed("a")

@@ -469,7 +469,10 @@ class Inventories:
         """
         meta = node.metadata
         text = inventory_text(meta.annotations, meta.labels)
-        if known is not None and inventory_text(known.metadata.annotations, known.metadata.labels) == text:
+        is_same = known is not None and text == inventory_text(
+            known.metadata.annotations, known.metadata.labels
+        )
+        if known is not None and is_same and not self._offers_unlisted(row, node):
             if text is not None and known.status.allocatable != node.status.allocatable:
                 self._ledger.recheck_unknown_holders(row, there)
             return frozenset(), ""
@@ -490,6 +493,14 @@ class Inventories:
         if self._counted:
             inventories = {r: i for r, i in inventories.items() if r not in self._counted}
         return self._ledger.set_inventories(row, inventories, there if known is not None else ()), problem
+
+    def _offers_unlisted(self, row: int, node: Node) -> bool:
+        """Whether the node offers what its inventory may be about, which cannot be read: a device plugin has
+        registered since."""
+        if row not in self._ledger.unread or self._invalid != "nothing":
+            return False
+        names = (name for name in node.status.allocatable or () if "/" in name and name not in self._counted)
+        return any(self._ledger.listed(row, name) is None for name in names)
 
     def _listed(self, row: int) -> dict[str, DeviceInventory]:
         found = {}
