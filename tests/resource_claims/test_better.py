@@ -10,7 +10,7 @@ from tests.resource_claims.cases import Case, case
 from tests.resource_claims.judge import faults
 from tests.resource_claims.ours import answer
 
-_SEED, _N = 77, 1500
+_SEED, _N = 82, 1500
 _ROOT = "resource.kubernetes.io/pcieRoot"
 
 
