@@ -41,7 +41,6 @@ from gangsched.core.why.evictions import WaitsForClaims, WaitsForVictims, WouldT
 from gangsched.model.effects import NominateNode
 from gangsched.model.events import EvictionFailed
 from gangsched.model.objects import Pod
-from gangsched.model.resource_claims.objects import PoolId
 from gangsched.model.text.printable import clean_for, marked
 
 _ASK_AGAIN_S = 2.0
@@ -351,12 +350,7 @@ def left_behind(shared: SharedState, names: Collection[str]) -> tuple[str, ...]:
         sorted(
             claim.key
             for claim in book.left_behind()
-            if (allocation := claim.status.allocation) is not None
-            and any(
-                name in names or not name
-                for one in allocation.devices.results
-                for name in book.pools.nodes_of(PoolId(one.driver, one.pool))
-            )
+            if any(name in names or not name for name in book.nodes_of(claim))
         )
     )
 

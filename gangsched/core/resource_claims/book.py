@@ -341,13 +341,13 @@ class ClaimBook:
 
     def nodes_left_behind(self) -> set[str]:
         """Returns the nodes that may reach devices of such claims, "" if any node may."""
-        pools = {
-            PoolId(one.driver, one.pool)
-            for claim in self.left_behind()
-            if claim.status.allocation is not None
-            for one in claim.status.allocation.devices.results
-        }
-        return {name for pool in pools for name in self.pools.nodes_of(pool)}
+        return {name for claim in self.left_behind() for name in self.nodes_of(claim)}
+
+    def nodes_of(self, claim: ResourceClaim) -> Iterator[str]:
+        """Yields the nodes that may reach the claim's devices, "" if any node may."""
+        allocation = claim.status.allocation
+        for one in allocation.devices.results if allocation is not None else ():
+            yield from self.pools.nodes_of(PoolId(one.driver, one.pool))
 
     def _is_orphan(self, uid: str) -> bool:
         """Whether the claim is still reserved for pods, and none of them is known any more."""

@@ -196,15 +196,14 @@ def _n_least(requests: Iterable[Request]) -> int:
 def _ranks(place: NodeOffer, held: Holdings) -> dict[DeviceId, int] | None:
     """Returns the places of the devices in the order in which they had better be given out; None: the order
     of Kubernetes is as good."""
-    pools = {id(pool): pool for _, pool in place.devices}
-    if not any(_is_told_apart(pool) for pool in pools.values()):
+    if not any(_is_told_apart(pool) for pool in place.pools):
         return None
     blocked: dict[DeviceId, int] = {}
-    for pool in pools.values():
+    for pool in place.pools:
         if pool.counters:
             blocked.update(_blocked(pool, held))
-    free = Counter[tuple[str, Value]]()
-    for device, _ in place.devices:
+    devices, free = place.devices, Counter[tuple[str, Value]]()
+    for device, _ in devices:
         if not held.has(device.id):
             free.update(_near(device))
     keys = [
@@ -215,7 +214,7 @@ def _ranks(place: NodeOffer, held: Holdings) -> dict[DeviceId, int] | None:
             at,
             device.id,
         )
-        for at, (device, _) in enumerate(place.devices)
+        for at, (device, _) in enumerate(devices)
     ]
     return {one[-1]: at for at, one in enumerate(sorted(keys))}
 
