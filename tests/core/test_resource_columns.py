@@ -93,6 +93,12 @@ def test_a_waiting_pod_starts_when_its_resource_comes_after_thousands_of_others(
     c.scheduler.validate()
 
 
+def test_a_pod_starts_by_a_resource_that_was_not_counted_until_it_came() -> None:
+    c = cluster(nodes=0).node(offering("bad", *INVENTED)).node(offering("good", "late.com/r"))
+    c.submit(asking("p", "late.com/r")).run()
+    assert c.pod("p").spec.node_name == "good"
+
+
 def test_a_pod_is_cured_by_a_column_that_its_resource_gets_late() -> None:
     c = Nodes()
     c.cache.put_node(offering("bad", *INVENTED))

@@ -228,8 +228,6 @@ class Cache:
     def join(self, info: PodInfo) -> None:
         """Adds a pod."""
         self.pods[info.uid] = info
-        if self.claims.extended.asked:
-            self._resolve()
         if info.pod.spec.resource_claims:
             self.claims.join(info.pod)
         self.index.selected.join(info)
@@ -263,14 +261,10 @@ class Cache:
             info.template = self.template_of(info.pod)
 
     def template_of(self, pod: Pod) -> PodTemplate:
-        """Returns the pod's template; a new one gets columns for what it requests."""
-        template = self.template_table.template(pod)
-        self._resolve()
-        return template
-
-    def _resolve(self) -> None:
-        """Gives a new template columns for what it requests, by plugins and by device classes."""
+        """Returns the pod's template; a new one gets columns for what it requests, by plugins and by device
+        classes."""
         table, extended = self.template_table, self.claims.extended
+        template = table.template(pod)
         if extended.asked:
             extended.asked = False
             extended.reconsider()
@@ -279,6 +273,7 @@ class Cache:
         if (new := table.unresolved) is not None:
             table.unresolved = None
             self.columns.asked(new)
+        return template
 
     def sign_by(self, signers: Signers | None) -> None:
         """Gives unplaced pods their templates by these signatures."""

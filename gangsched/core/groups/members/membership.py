@@ -82,7 +82,7 @@ class Membership:
         self._claimed = claimed
         self._group_specs = group_specs
         self._owners = owners
-        self._similar = SimilarPods(shared.cache.template_table, group_specs, owners)
+        self._similar = SimilarPods(shared.cache, group_specs, owners)
         self._joined: Group | None = None
         """The group that the last pod of this run of events joined; it is marked for reconsideration."""
         self._two_groups = PodsWithTwoGroups()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gangsched.core.cache.template_table import TemplateTable
+from gangsched.core.cache.cache import Cache
 from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.own_keys import Ignored
 from gangsched.core.groups.owners import Owners
@@ -55,8 +55,9 @@ class SimilarPod(NamedTuple):
 class SimilarPods:
     """Examines pods; reuses the findings for a pod like the last one."""
 
-    def __init__(self, templates: TemplateTable, group_specs: GroupSpecs, owners: Owners) -> None:
-        self._templates = templates
+    def __init__(self, cache: Cache, group_specs: GroupSpecs, owners: Owners) -> None:
+        self._cache = cache
+        self._templates = cache.template_table
         self._group_specs = group_specs
         self._owners = owners
         self._latest: SimilarPod | None = None
@@ -79,7 +80,7 @@ class SimilarPods:
     def _meet(self, pod: Pod) -> SimilarPod:
         """Examines a pod unlike the last one."""
         templates = self._templates
-        template = templates.template(pod)
+        template = self._cache.template_of(pod)
         key, problem, holds = self.key_of(pod)
         statements = (identity_of(pod), stated_by(key, pod), role_of(key, pod))
         beside = self._core_key_beside(pod)
