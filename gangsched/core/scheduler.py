@@ -411,9 +411,8 @@ class Scheduler:
             steps.every(first)
             while shared.marked_groups:
                 marked, shared.marked_groups = shared.marked_groups, {}
-                for phase in of_groups:
-                    if phase.only_if is None or phase.only_if(self):
-                        do = phase.do(self)
+                for do, only_if in of_groups:
+                    if only_if is None or only_if(self):
                         for group in marked.values():
                             self.for_group(group, do)
             steps.every(last)

@@ -30,6 +30,7 @@ from gangsched.core.groups.attempts.attempts import Attempts
 from gangsched.core.groups.attempts.commits import Commits
 from gangsched.core.groups.attempts.permits import Permits
 from gangsched.core.groups.group_spec import GroupSpecs
+from gangsched.core.groups.members.leaving import Leaving
 from gangsched.core.groups.members.membership import Membership
 from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.reconciler import Reconciler
@@ -331,7 +332,7 @@ def test_a_group_that_our_code_fails_on_keeps_the_room_of_a_bind_that_is_given_u
     c, (bind,) = guarded.cluster, guarded.cluster.held_binds
     c.node(replace(c.nodes["n0"], spec=replace(c.nodes["n0"].spec, unschedulable=True)))
     with monkeypatch.context() as broken:
-        broken.setattr(Reconciler, "reconcile", fails)
+        broken.setattr(Leaving, "let_leave", fails)  # the first step of Reconciler.reconcile
         c.tell(ev.BindUnknown(bind.uid, bind.attempt, "timed out")).read("bad").wait(1.0)
     nobody_gets_its_room_before_it_is_bumped(guarded, landed=landed)
 
@@ -605,7 +606,7 @@ def held_by_plugins() -> tuple[Guarded, list[str]]:
 
 def the_group_fails(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(Reconciler, "reconcile", fails)
+        broken.setattr(Leaving, "let_leave", fails)  # the first step of Reconciler.reconcile
         guarded.cluster.leave("g-1")
     assert guarded.defects
 
@@ -670,7 +671,7 @@ def test_a_gang_that_our_code_fails_on_before_it_is_found_bound_in_part_is_given
     c.answer = lambda bind: "ok" if bind.name == "bad-0" else "hold"
     c.submit(gang("bad", pods=2, gpus=6)).run()
     with monkeypatch.context() as broken:
-        broken.setattr(Reconciler, "reconcile", fails)
+        broken.setattr(Leaving, "let_leave", fails)  # the first step of Reconciler.reconcile
         c.answer = lambda bind: "ok"
         c.restart().run().wait(c.settings.settle_s / 2 + 5.0)
     assert guarded.defects

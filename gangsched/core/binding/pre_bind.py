@@ -76,7 +76,7 @@ class PreBind:
         """
         asked = [one for group, members in unit for one in self._wanted(group, members)]
         groups = [group for group, _ in unit]
-        claiming = [one for group, members in unit for one in self._claiming(group, members)]
+        claiming = self._claiming(unit) if self._shared.claim_uses.of_pod else []
         blocked: Why = "" if asked or claiming else self._conflicts.blocks(groups)
         if not asked and not claiming and not blocked:
             return False
@@ -95,11 +95,10 @@ class PreBind:
             self._shared.mark_group(info.group)
         return True
 
-    def _claiming(self, group: Group, members: Sequence[PodInfo]) -> list[PodInfo]:
+    def _claiming(self, unit: Sequence[tuple[Group, Sequence[PodInfo]]]) -> list[PodInfo]:
         """Returns the members with resource claims, which are written before the first Binding."""
-        if not self._shared.claim_uses.of_pod:
-            return []
-        return [info for info in members if info.uid in self._shared.claim_uses.of_pod]
+        of_pod = self._shared.claim_uses.of_pod
+        return [info for _, members in unit for info in members if info.uid in of_pod]
 
     def _wanted(self, group: Group, members: Sequence[PodInfo]) -> list[tuple[PodInfo, tuple[str, ...]]]:
         profile = self._shared.profile_of(group)

@@ -91,7 +91,7 @@ class TemplateTable:
         spec = pod.spec
         if spec.volumes or spec.affinity is not None or spec.topology_spread_constraints:
             return False
-        if spec.resource_claims:
+        if spec.resource_claims or pod.status.extended_resource_claim_status is not None:
             return False
         return self._latest is not None and self._latest[2] in (None, ())
 

@@ -29,11 +29,10 @@ from gangsched.model.resource_claims.objects import Allocation
 from gangsched.model.selectors import matches_node
 
 
-def allocate_claims(view: ClusterView, placements: Sequence[Placement]) -> dict[str, Allocation] | str:
-    """Returns the allocations by the claims' UIDs; or why there are none after all, where a search has ended
-    at its budget."""
+def allocate_claims(view: ClusterView, having: Sequence[Placement]) -> dict[str, Allocation] | str:
+    """Returns the allocations by the UIDs of these members' claims; or why there are none after all, where a
+    search has ended at its budget."""
     book = view.claims
-    having = [one for one in placements if one.info.template.claims]
     is_joint = book.pools.has_shared or any(
         open_shared(book, one.info.template.claims or ()) for one in having
     )

@@ -108,11 +108,13 @@ def run_cycle(
                 return FitError(demand.group, failed, ((CLAIMS, template),), Code.UNRESOLVABLE)
     if isinstance(answer, Plan):
         lay_along(demands, answer, view, topology_key)
-    if isinstance(answer, Plan) and any(one.info.template.claims for one in answer.placements):
-        found = allocate_claims(view, answer.placements)
-        if isinstance(found, str):
-            return FitError(demands[0].group, found, ((CLAIMS, None),))
-        answer.claims = found
+        if view.claims.uses or view.claims.classes:
+            answer.claiming = [one for one in answer.placements if one.info.template.claims]
+        if answer.claiming:
+            found = allocate_claims(view, answer.claiming)
+            if isinstance(found, str):
+                return FitError(demands[0].group, found, ((CLAIMS, None),))
+            answer.claims = found
     return answer
 
 

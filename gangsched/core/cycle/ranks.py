@@ -26,7 +26,7 @@ from gangsched.core.framework.plan import Plan
 from gangsched.core.framework.profile import Demand
 from gangsched.core.types.group import NO_ROW, Group, PodInfo
 from gangsched.core.types.placement import Placement
-from gangsched.model.stated.index import Index, index_of
+from gangsched.model.stated.index import Index
 from gangsched.model.text.natural import Natural, natural
 
 # Roles that come before the others of their gang.
@@ -125,7 +125,7 @@ def _lay(
 ) -> None:
     group, first = demand.group, NO_ROW
     kinds = _kinds(demand, placements, mine)
-    if not any(kind.n_indexed for kind in kinds):
+    if not kinds[0].n_indexed and not any(kind.n_indexed for kind in kinds):
         return
     if len(kinds) > 1 or group.n_of_role:
         first = next((info.row for info in group.members.values() if info.rank == 0), NO_ROW)
@@ -170,17 +170,11 @@ def _give(kind: _Kind, placements: list[Placement], places: Fabric) -> None:
 def by_index(infos: Sequence[PodInfo]) -> tuple[int, Sequence[PodInfo]]:
     """(how many have an index; these in its order, then the others). Where none has one, ranks of an earlier
     attempt count as such."""
-    n_indexed = 0
-    for info in infos:
-        if not info.index_read:  # _index_of inlined: this runs for every pod
-            info.index, info.index_read = index_of(info.pod.metadata), True
-        n_indexed += info.index is not None
-    if n_indexed == len(infos):
-        return n_indexed, sorted(infos, key=_BY_INDEX)
-    if n_indexed:
-        having = [info for info in infos if info.index is not None]
+    having = [info for info in infos if info.index is not None]
+    if having:
         having.sort(key=_BY_INDEX)
-        return len(having), [*having, *(info for info in infos if info.index is None)]
+        others = [info for info in infos if info.index is None] if len(having) < len(infos) else ()
+        return len(having), [*having, *others]
     if all(info.rank >= 0 for info in infos):
         return len(infos), sorted(infos, key=_BY_RANK)
     return 0, infos
@@ -214,13 +208,13 @@ def beside_neighbours(group: Group, infos: Collection[PodInfo]) -> dict[str, int
     mine = {info.uid for info in infos}
     known: dict[str, list[tuple[Index, int]]] = {}
     for info in group.members.values():
-        index = _index_of(info)
+        index = info.index
         if index is not None and info.rank >= 0 and info.uid not in mine:
             known.setdefault(info.role, []).append((index, info.rank))
     for ranked in known.values():
         ranked.sort()
     for info in infos:
-        index = _index_of(info)
+        index = info.index
         if index is not None and (ranked := known.get(info.role, [])):
             at = bisect_right(ranked, index, key=itemgetter(0))
             near, rank = ranked[max(at - 1, 0)]
@@ -281,12 +275,6 @@ def _leaves(infos: Sequence[PodInfo]) -> list[Sequence[PodInfo]]:
     for info in infos:
         found.setdefault(info.role, []).append(info)
     return [found[role] for role in sorted(found, key=_leaf)]
-
-
-def _index_of(info: PodInfo) -> Index | None:
-    if not info.index_read:
-        info.index, info.index_read = index_of(info.pod.metadata), True
-    return info.index
 
 
 _Leaf = tuple[bool, Natural]

@@ -174,9 +174,10 @@ class DeviceHealth:
     def check_pods(self) -> None:
         """Checks the pods of nodes whose devices, or what is said of them, have changed."""
         cache = self._shared.cache
-        for name in cache.claims.reported:
-            self._changed.update(dict.fromkeys([name] if name else cache.by_node))
-        cache.claims.reported.clear()
+        if cache.claims.reported:
+            for name in cache.claims.reported:
+                self._changed.update(dict.fromkeys([name] if name else cache.by_node))
+            cache.claims.reported.clear()
         if not self._changed and not self.failing:
             return
         again: dict[str, None] = {}

@@ -83,11 +83,13 @@ def by_template(members: list[PodInfo]) -> dict[int, tuple[PodTemplate, list[Pod
 
 class Plan(msgspec.Struct, gc=False):
     """Where the members go. states: the cycle state of each template, for Reserve, by (group, serial);
-    n_tried: placements tried by core.cycle.orders.order_search. claims: what resource claims get, by UID."""
+    n_tried: placements tried by core.cycle.orders.order_search. claiming: the members with resource claims;
+    claims: what these get, by UID."""
 
     placements: list[Placement]
     states: dict[tuple[GroupKey, int], CycleState] = {}
     n_tried: int = 0
+    claiming: Sequence[Placement] = ()
     claims: Mapping[str, Allocation] = {}
 
 

@@ -118,7 +118,7 @@ class ClaimBook:
         self.groups: dict[Place, SharingGroup] = {}
         self._members: dict[Place, dict[str, Pod]] = {}
         """By PodGroup: its pods with claims."""
-        self._uses: dict[str, tuple[Place, ...]] = {}
+        self.uses: dict[str, tuple[Place, ...]] = {}
         self._holders: dict[PoolId, dict[DeviceId, dict[str, None]]] = {}
         self._counted: dict[str, tuple[Allocation, ...]] = {}
         self._offers: dict[str, _Offer] = {}
@@ -133,7 +133,7 @@ class ClaimBook:
     @property
     def is_in_use(self) -> bool:
         """Whether there are claims to allocate, or may be: a class, or a pod that uses claims."""
-        return bool(self.classes or self._uses)
+        return bool(self.classes or self.uses)
 
     # -- what the API server says ----------------------------------------------------------------------
 
@@ -250,7 +250,7 @@ class ClaimBook:
             self._unread.pop(kind, None)
             if why_not:
                 self._unread[kind] = why_not
-            self.stale.update(dict.fromkeys(self._uses))
+            self.stale.update(dict.fromkeys(self.uses))
             if self.classes:
                 self.edition += 1
                 self._reconsider_pods()
@@ -399,14 +399,14 @@ class ClaimBook:
             self._members.setdefault(group, {})[uid] = pod
         used = [one for one in used_claims(pod, self._sharing(pod)) if one.name]
         if used:
-            places = self._uses[uid] = tuple((pod.metadata.namespace, one.name or "") for one in used)
+            places = self.uses[uid] = tuple((pod.metadata.namespace, one.name or "") for one in used)
             for place, one in zip(places, used, strict=True):
                 self._users.setdefault(place, {})[uid] = one.is_group
 
     def leave(self, pod: Pod) -> None:
         """Forgets a pod."""
         uid = pod.metadata.uid
-        for place in self._uses.pop(uid, ()):
+        for place in self.uses.pop(uid, ()):
             users = self._users.get(place, {})
             users.pop(uid, None)
             if not users:

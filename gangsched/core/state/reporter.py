@@ -226,9 +226,10 @@ class Reporter:
     def tell_of_nodes(self) -> None:
         """Reports the problems that the cache found in node and device reports, and in claims."""
         shared, cache = self._shared, self._shared.cache
-        for device, *claims in cache.claims.clashes:
-            self._clash(device, claims)
-        cache.claims.clashes.clear()
+        if cache.claims.clashes:
+            for device, *claims in cache.claims.clashes:
+                self._clash(device, claims)
+            cache.claims.clashes.clear()
         if not cache.clashes and not cache.bad_reports:
             return
         for uid, node_name, device_id in cache.clashes:

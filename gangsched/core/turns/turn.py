@@ -23,6 +23,7 @@ from gangsched.core.turns import dirty
 from gangsched.core.turns.dirty import Mark, Watch
 from gangsched.core.turns.parts import SchedulerParts
 from gangsched.core.types.cluster_events import Change, ClusterChange
+from gangsched.core.types.group import Group
 
 # Limit on device clashes and on bad node reports that a follower keeps, to report once it leads.
 _MAX_PROBLEMS = 1000
@@ -204,16 +205,16 @@ PHASES = (*FIRST, *OF_GROUPS, *LAST)
 
 
 class Bound(NamedTuple):
-    """The phases of one scheduler. first, last: their work; of_groups: asked for it in each round."""
+    """The work of one scheduler's phases. of_groups: with what is asked before each round of groups."""
 
     first: tuple[Callable[[], Any], ...]
-    of_groups: tuple[Phase, ...]
+    of_groups: tuple[tuple[Callable[[Group], Any], Callable[[SchedulerParts], bool] | None], ...]
     last: tuple[Callable[[], Any], ...]
 
 
 def bound(scheduler: SchedulerParts) -> Bound:
     """Returns the phases as the scheduler runs them."""
-    return Bound(_works(FIRST, scheduler), OF_GROUPS, _works(LAST, scheduler))
+    return Bound(_works(FIRST, scheduler), _of_groups(OF_GROUPS, scheduler), _works(LAST, scheduler))
 
 
 def bound_and_checked(scheduler: SchedulerParts, watch: Watch, phases: Iterable[Phase]) -> Bound:
@@ -223,11 +224,18 @@ def bound_and_checked(scheduler: SchedulerParts, watch: Watch, phases: Iterable[
     """
     by_name = {one.name: _watched(one, watch) for one in phases}
     first, of_groups, last = ([by_name[one.name] for one in some] for some in (FIRST, OF_GROUPS, LAST))
-    return Bound(_works(first, scheduler), tuple(of_groups), (*_works(last, scheduler), watch.all_taken))
+    last_works = (*_works(last, scheduler), watch.all_taken)
+    return Bound(_works(first, scheduler), _of_groups(of_groups, scheduler), last_works)
 
 
 def _works(phases: Iterable[Phase], scheduler: SchedulerParts) -> tuple[Callable[[], Any], ...]:
     return tuple(one.do(scheduler) for one in phases)
+
+
+def _of_groups(
+    phases: Iterable[Phase], scheduler: SchedulerParts
+) -> tuple[tuple[Callable[[Group], Any], Callable[[SchedulerParts], bool] | None], ...]:
+    return tuple((one.do(scheduler), one.only_if) for one in phases)
 
 
 def _watched(phase: Phase, watch: Watch) -> Phase:

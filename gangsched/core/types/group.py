@@ -65,7 +65,8 @@ class PodInfo(msgspec.Struct, eq=False):
     bind_may_land: a bind was sent that may or may not land. reported_gone: a consistent read, or a bump, has
     not found it; the watch lags and may still show it bound until it shows the deletion. raised: what
     PreEnqueue adds to its priority in the queue. began_s: when it was reserved, or found to have begun
-    (core.queueing.ends). index: as core.cycle.ranks has read it first, if index_read.
+    (core.queueing.ends). index: its number among
+    its siblings when it joined its group; None, too, for a lone pod.
     """
 
     pod: Pod
@@ -97,7 +98,6 @@ class PodInfo(msgspec.Struct, eq=False):
     raised: int = 0
     began_s: float | None = None
     index: Index | None = None
-    index_read: bool = False
 
     def __repr__(self) -> str:
         return f"<{self.pod.key} {self.state.value} on {self.node_name or '-'}>"

@@ -16,6 +16,7 @@ from gangsched.model.owners.leader_worker_sets import REPLICA_KEY, WORKER_KEY
 JOB_INDEX_KEY = "jobset.sigs.k8s.io/job-index"
 POD_INDEX_KEY = "apps.kubernetes.io/pod-index"
 
+_LABELS = (COMPLETION_KEY, WORKER_KEY, POD_INDEX_KEY)
 # A longer number is no index.
 _MAX_DIGITS = 10
 _NOTHING: Mapping[str, str] = {}
@@ -30,20 +31,21 @@ Index = tuple[str, int, int]
 its Job or replica there; its number."""
 
 
-def index_of(meta: ObjectMeta) -> Index | None:
-    """Returns what labels, or a Job's annotation, state; else the number at the name's end; None: neither."""
-    labels, annotations = meta.labels, meta.annotations
-    # Written out, as this runs for every pod.
-    if (labels and (COMPLETION_KEY in labels or WORKER_KEY in labels or POD_INDEX_KEY in labels)) or (
-        annotations and COMPLETION_KEY in annotations
-    ):
-        stated = _stated(meta, labels or _NOTHING)
-        if stated is not None:
-            return stated
+def states_index(meta: ObjectMeta) -> bool:
+    """Whether its labels, or a Job's annotation, state an index, readable or not."""
+    labels, annotations = meta.labels or _NOTHING, meta.annotations or _NOTHING
+    return not labels.keys().isdisjoint(_LABELS) or COMPLETION_KEY in annotations
+
+
+def index_of(meta: ObjectMeta, *, is_stated: bool) -> Index | None:
+    """Returns what labels, or a Job's annotation, state (is_stated: whether `states_index`); else the number
+    at the name's end; None: neither."""
+    if is_stated and (stated := _stated(meta, meta.labels or _NOTHING)) is not None:
+        return stated
     name = meta.name
-    last = name.rpartition("-")[2]
-    if len(last) <= _MAX_DIGITS and last.isdecimal() and last.isascii():  # as most controllers number them
-        return name[: -len(last)], 0, int(last)
+    series, _, last = name.rpartition("-")
+    if last.isdecimal() and len(last) <= _MAX_DIGITS:  # as most controllers number them
+        return series, 0, int(last)
     series = name.rstrip(_DIGITS)
     n_digits = len(name) - len(series)
     if not 0 < n_digits <= _MAX_DIGITS or _is_drawn(series, name):

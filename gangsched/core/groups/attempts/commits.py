@@ -50,10 +50,10 @@ class Commits:
         self._shared.cache.assume(plan.placements)
         for uid, allocation in plan.claims.items():
             self._shared.cache.claims.promise(uid, allocation)
-        for placement in plan.placements:
+        for placement in plan.claiming:
             if placement.info.template.by_class:
                 self._hold_made(placement)
-            elif placement.info.template.claims:
+            else:
                 self._shared.claim_uses.hold(placement.info)
         self._kept.started(unit, plan)
         self._forecasts.started(unit)

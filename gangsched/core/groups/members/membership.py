@@ -60,6 +60,7 @@ from gangsched.model.events import HookAnswered, PodAdded, PodDeleted, PodUpdate
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import POD, GroupKey, identity_of, lone_key, needs_object, role_of, stated_by
 from gangsched.model.resource_claims.objects import CLAIMS
+from gangsched.model.stated.index import index_of
 
 
 class Membership:
@@ -311,6 +312,8 @@ class Membership:
         elif is_going and is_leaving_an_inferred_gang(key, pod):
             key = lone_key(pod)
             info.stated, info.role = stated_by(key, pod), role_of(key, pod)
+        if key.dialect != POD:
+            info.index = index_of(pod.metadata, is_stated=like.states_index)
         group = self._joined
         if group is None or (group.key is not key and group.key != key):
             group = shared.groups.get(key)

@@ -27,6 +27,7 @@ from gangsched.model.pod_group import (
     role_of,
     stated_by,
 )
+from gangsched.model.stated.index import states_index
 from gangsched.model.walltime import states_walltime
 
 
@@ -36,7 +37,7 @@ class SimilarPod(NamedTuple):
     problem: what is wrong with how it names its group. identity, stated and role: as in
     core.types.group's PodInfo. edition: of the templates, for which `template` is valid. core_beside: the
     core PodGroup that it names beside a group named in its metadata. ignored: its keys that are never read.
-    states_walltime: whether it has a key of walltimes.
+    states_walltime, states_index: whether it has a key of walltimes, one of indexes.
     """
 
     pod: Pod
@@ -50,6 +51,7 @@ class SimilarPod(NamedTuple):
     core_beside: GroupKey | None
     ignored: tuple[Ignored, ...]
     states_walltime: bool
+    states_index: bool
 
 
 class SimilarPods:
@@ -85,10 +87,8 @@ class SimilarPods:
         statements = (identity_of(pod), stated_by(key, pod), role_of(key, pod))
         beside = self._core_key_beside(pod)
         ignored = self._group_specs.own_keys.ignored(pod, key)
-        is_timed = states_walltime(pod.metadata)
-        like = SimilarPod(
-            pod, template, key, problem, *statements, templates.edition, beside, ignored, is_timed
-        )
+        keys = (states_walltime(pod.metadata), states_index(pod.metadata))
+        like = SimilarPod(pod, template, key, problem, *statements, templates.edition, beside, ignored, *keys)
         self._latest = like if holds and templates.is_of_all_alike(pod) else None
         return like
 
@@ -115,7 +115,8 @@ class SimilarPods:
 def are_alike(one: Pod, other: Pod) -> bool:
     """Whether the pods are the same except for the name; compares first what differs most often.
 
-    Of their status one field decides where they may go: which claim was made for their extended resources.
+    other: one of no claim made for its extended resources; of a pod's status that alone decides where it may
+    go.
     """
     this, that = one.metadata, other.metadata
     return (
@@ -125,7 +126,7 @@ def are_alike(one: Pod, other: Pod) -> bool:
         and one.spec == other.spec
         and one.unreadable == other.unreadable
         and this.owner_references == that.owner_references
-        and one.status.extended_resource_claim_status == other.status.extended_resource_claim_status
+        and one.status.extended_resource_claim_status is None
     )
 
 

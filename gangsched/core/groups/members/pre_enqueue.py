@@ -80,12 +80,11 @@ class PreEnqueue:
     def lets_in(self, info: PodInfo, pod: Pod) -> bool:
         """Whether every plugin lets the pod in; reports the first refusal's reason on the pod."""
         profile = self._shared.profiles[pod.spec.scheduler_name]
-        needs_claims = pod.spec.resource_claims and profile.allocates_claims
-        if needs_claims and (problem := self._shared.cache.claims.problem(pod)):
-            if not self._awaits_claims(info, pod):
-                self._say_kept_out(info, pod, f"DynamicResources: {problem}")
-            return False
-        if needs_claims:
+        if pod.spec.resource_claims and profile.allocates_claims:
+            if problem := self._shared.cache.claims.problem(pod):
+                if not self._awaits_claims(info, pod):
+                    self._say_kept_out(info, pod, f"DynamicResources: {problem}")
+                return False
             self._without_claims.pop(info.uid, None)
         if profile.only_gates:  # nearly every pod passes here, without a call
             return not pod.spec.scheduling_gates or not profile.pre_enqueue
