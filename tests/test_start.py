@@ -63,6 +63,7 @@ NOT_NEEDED = {
             "extenders",
             "lab",
             "load",
+            "model.cel.compiler",
             "shadow",
             "telemetry.service",
             "telemetry.tracer",

@@ -10,10 +10,9 @@ incomplete. Amounts are in billionths. Source: k8s.io/dynamic-resource-allocatio
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from gangsched.errors import ParseError
-from gangsched.model.cel.selector import SelectableDevice
 from gangsched.model.objects import NodeSelector
 from gangsched.model.resource_claims.amounts import billionths
 from gangsched.model.resource_claims.objects import (
@@ -26,6 +25,9 @@ from gangsched.model.resource_claims.objects import (
     SliceSpec,
 )
 from gangsched.model.selectors import matches_node, unusable
+
+if TYPE_CHECKING:
+    from gangsched.model.cel.selector import SelectableDevice
 
 CounterName = tuple[str, str]
 """A counter set, and a counter in it."""
@@ -109,6 +111,8 @@ class ListedDevice:
     def selectable(self) -> SelectableDevice:
         """The device as selectors see it. Raises: SelectorError."""
         if self._selectable is None:
+            from gangsched.model.cel.selector import SelectableDevice  # as in core.resource_claims.selectors
+
             self._selectable = SelectableDevice(
                 self.id.driver,
                 self.attributes,

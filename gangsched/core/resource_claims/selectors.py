@@ -7,12 +7,15 @@ model.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING
 
 from gangsched.core.resource_claims.devices import ListedDevice
-from gangsched.model.cel import selector as cel
-from gangsched.model.cel.scope import Reads
 from gangsched.model.cel.values import SelectorError
 from gangsched.model.resource_claims.objects import Attribute, DeviceCapacity
+
+if TYPE_CHECKING:
+    from gangsched.model.cel.scope import Reads
+    from gangsched.model.cel.selector import DeviceSelector
 
 Verdict = bool | SelectorError
 # Compiled expressions, and answers of each, that are kept.
@@ -34,10 +37,13 @@ class _Compiled:
         self.expression = expression
         self.failing = failing
         self.answers: dict[Hashable, Verdict] = {}
-        self.selector: cel.DeviceSelector | None = None
+        self.selector: DeviceSelector | None = None
         self.error: SelectorError | None = None
         self.attributes: tuple[_Name, ...] | None = ()
         self.capacities: tuple[_Name, ...] | None = ()
+        # Loaded by the first selector: it takes 30 ms of every start, and most clusters have none.
+        from gangsched.model.cel import selector as cel
+
         try:
             self.selector = cel.compile(expression)
         except SelectorError as error:
@@ -105,7 +111,7 @@ class Selectors:
         return found
 
 
-def _evaluated(selector: cel.DeviceSelector, device: ListedDevice) -> Verdict:
+def _evaluated(selector: DeviceSelector, device: ListedDevice) -> Verdict:
     try:
         return selector.matches(device.selectable)
     except SelectorError as error:
