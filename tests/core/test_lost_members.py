@@ -11,7 +11,7 @@ from gangsched.config import Settings
 from gangsched.core.explaining.explain import explain
 from gangsched.core.explaining.reports import view_group
 from gangsched.core.types.lost_members import lacks
-from gangsched.lab.sim.objects import make_node, make_pod, make_pod_group
+from gangsched.lab.sim.objects import RACK, make_node, make_pod, make_pod_group
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
@@ -198,3 +198,95 @@ def test_a_small_node_for_a_successor_is_used_at_once() -> None:
     assert runs(c) == ["a-0"]
     c.node(replace(make_node("n9"))).run().wait(15.0)
     assert runs(c) == ["a-0", "a-2"]
+
+
+# -- a gang's own words about it ---------------------------------------------------------------------------
+
+WITHIN, IF_NOT = "gangsched.io/recover-within", "gangsched.io/if-not-recovered"
+
+
+def wounded(nodes: int, words: dict[str, str], **settings: Any) -> Cluster:
+    """A gang of two, of which one is gone, on two of these nodes of 8 GPUs."""
+    c = cluster(nodes=nodes, settings=Settings(**settings))
+    c.submit(gang("a", pods=2, gpus=8, annotations=words)).run()
+    started(c)
+    c.now_s += 10.0
+    return c.delete("a-1")
+
+
+def test_a_gangs_own_time_counts_before_the_configurations() -> None:
+    c = wounded(2, {WITHIN: "2m"}, recover_within_s=60.0).wait(100.0)
+    assert runs(c) == ["a-0"]
+    assert events(c, "LostMembers") == [f"{MESSAGE}; 120 s after the first loss the rest is evicted"]
+    c.wait(20.0)
+    assert runs(c) == []
+    assert events(c, "NotRecovered")
+
+
+def test_a_gang_that_says_so_stays_whatever_the_configuration_says() -> None:
+    c = wounded(2, {IF_NOT: "stay"}, recover_within_s=60.0).wait(3600.0)
+    assert runs(c) == ["a-0"]
+    assert events(c, "LostMembers") == [MESSAGE]
+
+
+def test_a_gang_that_moves_is_evicted_only_once_all_of_it_would_start_again() -> None:
+    c = wounded(2, {WITHIN: "1m", IF_NOT: "move"})
+    c.submit(make_pod("other", gpus=8)).run()  # takes the lost one's place
+    c.wait(300.0)
+    assert runs(c) == ["a-0", "other"]
+    [told] = events(c, "CannotMove")
+    assert told.startswith("gang d/a has not recovered in time and stays where it is: ")
+    assert "CannotMove" not in told
+    said = explain(c.scheduler, c.group("a"), c.now_s)
+    assert "has not recovered in time and stays where it is" in str(said)
+    c.node(make_node("n9")).run().wait(40.0)
+    assert runs(c) == ["other"]
+    assert events(c, "NotRecovered")[-1].endswith("; all of it would start again now")
+
+
+def test_where_a_gang_moves_to_its_own_places_count_as_free() -> None:
+    c = wounded(2, {WITHIN: "1m", IF_NOT: "move"}).wait(65.0)
+    assert runs(c) == []
+
+
+def test_a_gang_that_moves_recovers_by_a_successor_before_that() -> None:
+    c = wounded(2, {WITHIN: "1m", IF_NOT: "move"})
+    c.submit(make_pod("other", gpus=8)).run().wait(120.0)
+    c.delete("other")
+    c.submit(
+        gang("a", pods=1, gpus=8, first=2, min_members=2, annotations={WITHIN: "1m", IF_NOT: "move"})
+    ).run()
+    assert runs(c) == ["a-0", "a-2"]
+    c.wait(600.0)
+    assert not c.all(ef.EvictPod)
+    assert not c.scheduler.reconciler.losses.cannot_move
+
+
+def test_a_gang_of_a_rack_moves_to_another_rack() -> None:
+    words = {WITHIN: "1m", IF_NOT: "move", "gangsched.io/topology": f"required: {RACK}"}
+    c = cluster(nodes=0)
+    for k in range(2):
+        c.node(make_node(f"x{k}", rack="x"))
+    c.submit(gang("a", pods=2, gpus=8, annotations=words)).run()
+    started(c)
+    c.now_s += 10.0
+    c.drop_node("x1").delete("a-1")
+    c.node(make_node("y0", rack="y")).run().wait(120.0)
+    assert runs(c) == ["a-0"]
+    assert events(c, "CannotMove")
+    c.node(make_node("y1", rack="y")).run().wait(40.0)
+    assert runs(c) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ({WITHIN: "soon"}, f"{WITHIN}: 'soon' is not a duration; examples: 90s, 5m, 1h30m"),
+        ({WITHIN: "0s"}, f"{WITHIN}: '0s' is not a positive duration"),
+        ({IF_NOT: "leave"}, f"{IF_NOT}: 'leave' is not one of stay, move, give-back"),
+    ],
+)
+def test_a_word_that_cannot_be_read_is_named_and_nothing_starts(words: dict[str, str], problem: str) -> None:
+    c = cluster(nodes=2).submit(gang("a", pods=2, gpus=8, annotations=words)).run()
+    assert runs(c) == []
+    assert problem in view_group(c.group("a")).why

@@ -71,6 +71,8 @@ OWN_VALUES: Mapping[str, tuple[str, ...]] = {
     "gangsched.io/on-partial-bind": ("complete", "unwind"),
     "gangsched.io/disruption-mode": ("all", "single"),
     "gangsched.io/on-device-failure": ("none", "evictGang"),
+    "gangsched.io/recover-within": ("1s", "999999999h"),
+    "gangsched.io/if-not-recovered": ("stay", "move"),
     "gangsched.io/allocated-devices": ('{"main":{"nvidia.com/gpu":["GPU-n0-0"]}}', "{}"),
     "gangsched.io/gang": ("honest/h0", "t/g"),
     "gangsched.io/topology": ("required: topology.kubernetes.io/rack",),
@@ -142,6 +144,7 @@ OF_GROUPS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
 # From annotations of the object (of_keys), or from its metadata and status, which no tenant writes.
 ELSEWHERE = {"total_count", "start_together", "on_partial_bind", "on_device_failure", "required_ids"}
 ELSEWHERE |= {"packing_weight", "walltime", "key", "uid", "api_version", "generation", "status", "wishes"}
+ELSEWHERE |= {"recover_within_s", "if_not_recovered"}
 
 
 def of_groups() -> Iterator[Word]:

@@ -65,6 +65,17 @@ KEYS = {
         "user",
         "`all` or `single`: how preemption takes the gang",
     ),
+    "gangsched.io/recover-within": (
+        "Pod or PodGroup",
+        "user",
+        "how long the gang may lack members that it needs: `10m`, `90s` ([members that are"
+        " lost](gangs.md#members-that-are-lost))",
+    ),
+    "gangsched.io/if-not-recovered": (
+        "Pod or PodGroup",
+        "user",
+        "what becomes of it then: `stay`, `move` or `give-back`, the default",
+    ),
     "gangsched.io/require-device-ids": (
         "Pod or PodGroup",
         "user",

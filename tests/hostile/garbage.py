@@ -15,6 +15,7 @@ POD_ANNOTATIONS = (
     "gangsched.io/rbw-direction", "gangsched.io/rbw-scope", "gangsched.io/min-members",
     "gangsched.io/total-members", "gangsched.io/schedule-timeout", "gangsched.io/groups",
     "gangsched.io/on-partial-bind", "gangsched.io/disruption-mode", "gangsched.io/on-device-failure",
+    "gangsched.io/recover-within", "gangsched.io/if-not-recovered",
     "gangsched.io/device-constraints", "gangsched.io/allocated-devices", "gangsched.io/visible-devices",
     "gangsched.io/gang", "gangsched.io/rank", "gangsched.io/attempt", "gangsched.io/traceparent",
     "tracing.k8s.io/traceparent", "scheduling.k8s.io/group-name", "pod-group-name",

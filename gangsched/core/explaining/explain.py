@@ -32,12 +32,13 @@ from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.ended import End, end_of, ended_text
 from gangsched.core.types.group import NEVER_S, NO_ROW, BindState, Group, GroupState, MemberState
-from gangsched.core.types.lost_members import lacks
+from gangsched.core.types.lost_members import lacks, time_to_recover
 from gangsched.core.types.states import NOT_QUEUED
 from gangsched.core.why import named, parts_of
 from gangsched.core.why.evictions import WaitsForClaims
 from gangsched.core.why.incomplete import Short
 from gangsched.core.why.not_tried import PerhapsMisspelt
+from gangsched.model.pod_group import IF_NOT_RECOVERED_KEY, MOVE, RECOVER_WITHIN_KEY
 from gangsched.model.text.printable import clean as in_full
 from gangsched.model.text.printable import clean_for, marked, sentence, several
 from gangsched.model.text.server_refusals import says_quota_is_exceeded
@@ -431,13 +432,19 @@ def _ended(group: Group) -> Found:
 
 
 def _short(scheduler: Scheduler, group: Group, lacking: Short, now_s: float) -> Found:
-    within_s = scheduler.shared.settings.recover_within_s
+    within_s, action = time_to_recover(group, scheduler.shared.settings)
     then = f"the rest is evicted {within_s:g} s after the first loss" if within_s else "the rest runs on"
+    if within_s and action == MOVE:
+        then += ", once all of it would start again at once"
+    definition = group.definition
+    is_own = definition is not None and (definition.recover_within_s or definition.if_not_recovered)
+    source = f"{RECOVER_WITHIN_KEY}, {IF_NOT_RECOVERED_KEY}" if is_own else "recoverWithinSeconds"
+    stays = scheduler.reconciler.losses.cannot_move.get(group.key)
     return Found(
         f"It has started, and has lost members since: {lacking}.{_holes(scheduler, group, now_s)}"
-        f"{_ends(scheduler, group)}",
+        f"{_ends(scheduler, group)}" + (f" {str(stays)[:1].upper()}{str(stays)[1:]}." if stays else ""),
         ("Let its controller make the missing members again; each is bound as soon as it has room.",),
-        then=f"Until then {then} (recoverWithinSeconds).",
+        then=f"Until then {then} ({source}).",
     )
 
 

@@ -30,11 +30,13 @@ from gangsched.model.pod_group import (
     DISRUPTION_KEY,
     GROUP_LABEL,
     GROUPS_KEY,
+    IF_NOT_RECOVERED_KEY,
     MIN_MEMBERS_KEY,
     ON_DEVICE_FAILURE_KEY,
     OURS,
     PARTIAL_BIND_KEY,
     POD,
+    RECOVER_WITHIN_KEY,
     TIMEOUT_KEY,
     TOTAL_MEMBERS_KEY,
     GroupKey,
@@ -62,6 +64,8 @@ _ON_BOTH = frozenset(
         GROUPS_KEY,
         PARTIAL_BIND_KEY,
         DISRUPTION_KEY,
+        RECOVER_WITHIN_KEY,
+        IF_NOT_RECOVERED_KEY,
         ON_DEVICE_FAILURE_KEY,
         REQUIRE_IDS_KEY,
         PACKING_WEIGHT_KEY,
@@ -82,7 +86,17 @@ _ON_PODS = _ON_BOTH | {
 _LABELS = frozenset((GROUP_LABEL, QUEUE_KEY))
 WRITTEN_KEYS = frozenset((*BIND_KEYS, ALLOCATED_KEY, VISIBLE_KEY, f"{PREFIX}traceparent", f"{PREFIX}fenced"))
 """Annotations that the scheduler itself writes on pods."""
-_OF_OBJECT = frozenset((TOTAL_MEMBERS_KEY, TIMEOUT_KEY, GROUPS_KEY, PARTIAL_BIND_KEY, DISRUPTION_KEY))
+_OF_OBJECT = frozenset(
+    (
+        TOTAL_MEMBERS_KEY,
+        TIMEOUT_KEY,
+        GROUPS_KEY,
+        PARTIAL_BIND_KEY,
+        DISRUPTION_KEY,
+        RECOVER_WITHIN_KEY,
+        IF_NOT_RECOVERED_KEY,
+    )
+)
 """Annotations about the gang as a whole: if it has a PodGroup they are read only there."""
 _MAKES_A_GANG = frozenset((MIN_MEMBERS_KEY, TOTAL_MEMBERS_KEY, GROUPS_KEY))
 """Annotations that show that a lone pod was meant to be in a gang; the others mean nothing for one pod."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gangsched.core.binding.binder import Binder
-from gangsched.core.binding.start_records import LOST_MEMBERS
 from gangsched.core.groups.attempts.attempts import Attempts
+from gangsched.core.groups.lost_members import LostMembers
 from gangsched.core.groups.members.leaving import Leaving
 from gangsched.core.groups.members.refusals import Refusals
 from gangsched.core.groups.owners import Owners
@@ -19,27 +19,21 @@ from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.tables.groups import Cause
 from gangsched.core.state.tables.starts import StartCause, move_start
-from gangsched.core.state.timers import DeadlineKind, Deadlines
 from gangsched.core.types.group import LONG_AGO_S, NEVER_S, Group, GroupState, MemberState
-from gangsched.core.types.lost_members import lacks, runs_enough
+from gangsched.core.types.lost_members import runs_enough
 from gangsched.core.types.states import BINDING, NOT_STARTED
 from gangsched.core.why import Why
 from gangsched.core.why.incomplete import (
     DefinitionMissing,
     EndedDeleted,
     MembersLeft,
-    MembersLost,
     MembersMissing,
-    NotRecovered,
     ObjectMissing,
 )
 from gangsched.model.events import RefusalsRead
-from gangsched.model.pod_group import GroupKey
 
 # An incomplete gang is not reported before this: its pods are created one by one.
 GATHER_REPORT_S = 5.0
-# A gang that has lost members is looked at again while it is being bound, or while evictions are off.
-_AGAIN_S = 5.0
 # States in line, or back in line without intervention.
 _TRIED_ANYWAY = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF)
 
@@ -63,7 +57,7 @@ class Reconciler:
         self._binder = binder
         self._attempts = attempts
         self.refusals = Refusals(shared)
-        self.losses = LostMembers(shared, reporter, binder)
+        self.losses = LostMembers(shared, reporter, binder, attempts)
         self._reconcile_in: dict[GroupState, Callable[[Group], None]] = {
             GroupState.BINDING: binder.outcome.settle,
             GroupState.UNWINDING: binder.outcome.unwound,
@@ -234,63 +228,3 @@ class Reconciler:
         group = self.refusals.take(event)
         if group is not None and group.definition is not None and not group.is_complete:
             self.gathering_report(group)
-
-
-class LostMembers:
-    """Gangs that have started and run with fewer members than they need, a role's least included.
-
-        it has fewer than it needs      reported at once: event, its object's and members' condition, metric
-        what is missing changes         reported again
-        it has enough again             reported
-        recoverWithinSeconds are over   the rest is evicted, and starts again as one; 0, the default: never
-
-    The time counts from the first loss, as the members' condition GangWhole has it, so that neither further
-    losses nor a restart renew it.
-    """
-
-    def __init__(self, shared: SharedState, reporter: Reporter, binder: Binder) -> None:
-        self._shared = shared
-        self._reporter = reporter
-        self._binder = binder
-        self._due: Deadlines[GroupKey] = Deadlines(shared.timers, DeadlineKind.LOST_MEMBERS)
-
-    def report(self, group: Group) -> None:
-        """Tells what has changed. Called for every group that was reconsidered and has started, or had."""
-        lacking, shared = lacks(group), self._shared
-        if shared.holes.kept or shared.holes.left_now:
-            until_s = shared.now_s + shared.settings.successor_timeout_s
-            shared.changes += shared.holes.settle(group, lacking.n_missing if lacking else 0, until_s)
-        if not lacking:
-            if group.lost:
-                group.lost = None
-                self._due.drop(group.key)
-                if runs_enough(group):
-                    self._reporter.lost_members(group, None)
-                    self._binder.records.write_whole(group)
-            return
-        within_s = self._shared.settings.recover_within_s
-        why = MembersLost(str(group.key), lacking, within_s)
-        if group.lost == why:
-            return
-        since_s = self._binder.records.marked_since_s(group, LOST_MEMBERS)
-        if not group.lost and within_s:
-            self._due.set(group.key, since_s + within_s)
-        group.lost = why
-        self._reporter.lost_members(group, why)
-        self._binder.records.mark(group, LOST_MEMBERS, str(why))
-
-    def advance(self) -> None:
-        """Evicts what is left of gangs that have not recovered in time."""
-        shared = self._shared
-        for key in self._due.take(shared.now_s):
-            group = shared.groups.get(key)
-            if group is None or (lacking := lacks(group)) is None:
-                continue
-            if not shared.settings.recover_within_s:
-                continue
-            if not shared.settings.allow_eviction or group.n_assumed:
-                self._due.set(key, shared.now_s + _AGAIN_S)
-                continue
-            why = NotRecovered(str(key), lacking)
-            self._reporter.event(group, "Warning", "NotRecovered", "Scheduling", str(why))
-            self._binder.outcome.evict_gang(group)

@@ -240,8 +240,8 @@ DEADLINES: tuple[Deadline, ...] = (
     Deadline(
         "lost members",
         (DeadlineKind.LOST_MEMBERS,),
-        "a gang that lost members has not recovered in `recoverWithinSeconds`",
-        "evicts the rest",
+        "a gang that lost members has not recovered in its time",
+        "evicts the rest, or sees whether it could move",
         (_CHANGES, _LINE, _DEADLINES, _EFFECTS),
         lambda on: on.parts.reconciler.losses.advance,
     ),

@@ -116,7 +116,7 @@ class Group:
     object beside its state. why: the reason that was reported last; "": there is none. raised: the most that
     PreEnqueue adds to a member's priority. wished_priority: its object's. tried_s: when its last attempt was;
     n_early: how many in a row were early (core.state.line.early_turns). start_record, marked and doubts: of
-    core.binding.start_records; lost: what it lacks, as last reported (core.groups.reconciler).
+    core.binding.start_records; lost: what it lacks, as last reported (core.groups.lost_members).
     rank_distance: the sum of distances from rank to rank, and the least possible, of the members that were
     reserved together last (core.cycle.ranks).
     states_walltime: whether a member has ever had a key of walltimes; has_conditions: whether one has ever

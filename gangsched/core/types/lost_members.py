@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from gangsched.core.types.states import BOUND, DONE, GroupState
 from gangsched.core.why.incomplete import MAX_ROLES, Short
+from gangsched.model.pod_group import GIVE_BACK, STAY
 
 if TYPE_CHECKING:
+    from gangsched.config import Settings
     from gangsched.core.types.group import Group
 
 
@@ -34,6 +36,16 @@ def lacks(group: Group) -> Short | None:
         return None
     named = tuple(roles[:MAX_ROLES])
     return Short(group.n_bound, group.min_count, named, len(roles) - len(named))
+
+
+def time_to_recover(group: Group, settings: Settings) -> tuple[float, str]:
+    """Returns (how many seconds after the first loss the gang's time is over, 0: never; what is done)."""
+    definition = group.definition
+    then = (definition.if_not_recovered if definition is not None else "") or GIVE_BACK
+    if then == STAY:
+        return 0.0, then
+    own_s = definition.recover_within_s if definition is not None else None
+    return settings.recover_within_s if own_s is None else own_s, then
 
 
 def runs_enough(group: Group) -> bool:

@@ -150,24 +150,40 @@ class Short(Because, frozen=True):
 
 class MembersLost(Because, frozen=True):
     """A gang that has started lacks members. within_s: so long after the first loss the rest is evicted; 0:
-    never."""
+    never. moves: only once it would start again at once."""
 
     gang: str
     lacking: Short
     within_s: float
+    moves: bool = False
 
     def __str__(self) -> str:
         text = f"gang {self.gang} has lost members: {self.lacking}"
-        return text + (
-            f"; {self.within_s:g} s after the first loss the rest is evicted" if self.within_s else ""
-        )
+        if not self.within_s:
+            return text
+        text += f"; {self.within_s:g} s after the first loss the rest is evicted"
+        return f"{text}, once all of it would start again at once" if self.moves else text
 
 
 class NotRecovered(Because, frozen=True):
-    """What is left of a gang is evicted: it has not got back in time what it lost."""
+    """What is left of a gang is evicted: it has not got back in time what it lost. moves: all of it would
+    start again now."""
 
     gang: str
     lacking: Short
+    moves: bool = False
 
     def __str__(self) -> str:
-        return f"gang {self.gang} is evicted: it has not recovered in time: {self.lacking}"
+        text = f"gang {self.gang} is evicted: it has not recovered in time: {self.lacking}"
+        return f"{text}; all of it would start again now" if self.moves else text
+
+
+class CannotMove(Because, frozen=True):
+    """A gang that has not recovered in time is to be evicted only once it would start again, and would not.
+    why: for what reason."""
+
+    gang: str
+    why: Why
+
+    def __str__(self) -> str:
+        return f"gang {self.gang} has not recovered in time and stays where it is: {self.why}"

@@ -17,6 +17,9 @@ POD = "pod"
 
 SINGLE = "single"
 ALL = "all"
+STAY, MOVE, GIVE_BACK = "stay", "move", "give-back"
+"""What becomes of a gang that has not got back in time what it lost: it runs on; all of it is evicted once it
+would start again at once; all of it is evicted."""
 
 
 class GroupKey(NamedTuple):
@@ -47,16 +50,18 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     min_resources: what all nodes together must have before the group is tried. start_together:
     "namespace/name" of the groups that start only with this one, including itself. disruption_mode: whether
     preemption evicts its pods one by one (SINGLE) or together (ALL); "": together once fewer than min_count
-    would stay. roles: the least number of members of each role that start together. known_roles: if not
-    empty, the only roles that members may have ("": none). unsupported: requested features that gangsched
-    lacks, so that it may not start; wishes: those that it may start without. preempts: whether it may preempt
-    at all. is_basic: its object states that its pods start one by one, so another group name that a pod's
-    user wrote wins. topology: the node labels whose value its members must, or should, share. required_ids:
-    the resources whose device IDs must be known on its members' nodes (model.devices.required_ids).
-    packing_weight: packing's weight among the scores; None: the profile's (model.stated.packing_weight).
-    priority, priority_class: what its object asks for; no quota of pods applies to that, so how far it counts
-    is the rule of core.groups.priorities. walltime: the annotations of its object that state how long it runs
-    (model.walltime). claims: those that members share, and that are reserved for the group.
+    would stay. recover_within_s: how long it may lack members that it needs, None: the configuration's;
+    if_not_recovered: what is done then (STAY, MOVE or GIVE_BACK); "": the last. roles: the least number of
+    members of each role that start together. known_roles: if not empty, the only roles that members may have
+    ("": none). unsupported: requested features that gangsched lacks, so that it may not start; wishes: those
+    that it may start without. preempts: whether it may preempt at all. is_basic: its object states that its
+    pods start one by one, so another group name that a pod's user wrote wins. topology: the node labels
+    whose value its members must, or should, share. required_ids: the resources whose device IDs must be
+    known on its members' nodes (model.devices.required_ids). packing_weight: packing's weight among the
+    scores; None: the profile's (model.stated.packing_weight). priority, priority_class: what its object asks
+    for; no quota of pods applies to that, so how far it counts is the rule of core.groups.priorities.
+    walltime: the annotations of its object that state how long it runs (model.walltime). claims: those that
+    members share, and that are reserved for the group.
     """
 
     key: GroupKey
@@ -67,6 +72,8 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     start_together: tuple[str, ...] = ()
     on_partial_bind: str = ""
     disruption_mode: str = ""
+    recover_within_s: float | None = None
+    if_not_recovered: str = ""
     preempts: bool = True
     is_basic: bool = False
     topology: Topology = ()

@@ -10,7 +10,16 @@ from typing import Any
 import msgspec
 
 from gangsched.errors import ParseError
-from gangsched.model.dialects.dialect import ALL, SINGLE, GroupKey, Metadata, Numbers
+from gangsched.model.dialects.dialect import (
+    ALL,
+    GIVE_BACK,
+    MOVE,
+    SINGLE,
+    STAY,
+    GroupKey,
+    Metadata,
+    Numbers,
+)
 from gangsched.model.resources import parse_quantities
 from gangsched.model.stated.packing_weight import annotated_packing_weight
 from gangsched.model.stated.topology import annotated_topology
@@ -21,6 +30,8 @@ TIMEOUT_KEY = "gangsched.io/schedule-timeout"
 GROUPS_KEY = "gangsched.io/groups"
 PARTIAL_BIND_KEY = "gangsched.io/on-partial-bind"
 DISRUPTION_KEY = "gangsched.io/disruption-mode"
+RECOVER_WITHIN_KEY = "gangsched.io/recover-within"
+IF_NOT_RECOVERED_KEY = "gangsched.io/if-not-recovered"
 ON_DEVICE_FAILURE_KEY = "gangsched.io/on-device-failure"
 
 MAX_MEMBERS = 100_000
@@ -44,6 +55,8 @@ def annotated_numbers(annotations: Metadata, key: GroupKey) -> Numbers:
         "start_together": start_together(annotations.get(GROUPS_KEY), key),
         "on_partial_bind": _partial_bind(annotations.get(PARTIAL_BIND_KEY)),
         "disruption_mode": _disruption_mode(annotations.get(DISRUPTION_KEY)),
+        "recover_within_s": _recover_within_s(annotations.get(RECOVER_WITHIN_KEY)),
+        "if_not_recovered": _if_not_recovered(annotations.get(IF_NOT_RECOVERED_KEY)),
         "schedule_timeout_s": annotated_timeout_s(annotations),
         "topology": annotated_topology(annotations),
         "packing_weight": annotated_packing_weight(annotations),
@@ -111,6 +124,18 @@ def _partial_bind(text: str | None) -> str:
 def _disruption_mode(text: str | None) -> str:
     if text not in (None, SINGLE, ALL):
         raise ParseError(f"{text[:80]!r} is neither {SINGLE} nor {ALL}", field=DISRUPTION_KEY)
+    return text or ""
+
+
+def _recover_within_s(text: str | None) -> float | None:
+    return None if text is None else parse_duration_s(text, RECOVER_WITHIN_KEY)
+
+
+def _if_not_recovered(text: str | None) -> str:
+    if text not in (None, STAY, MOVE, GIVE_BACK):
+        raise ParseError(
+            f"{text[:80]!r} is not one of {STAY}, {MOVE}, {GIVE_BACK}", field=IF_NOT_RECOVERED_KEY
+        )
     return text or ""
 
 

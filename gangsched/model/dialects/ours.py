@@ -7,7 +7,9 @@ from gangsched.model.dialects.dialect import Dialect, GroupKey, Metadata, Number
 from gangsched.model.dialects.numbers import (
     DISRUPTION_KEY,
     GROUPS_KEY,
+    IF_NOT_RECOVERED_KEY,
     PARTIAL_BIND_KEY,
+    RECOVER_WITHIN_KEY,
     TIMEOUT_KEY,
     TOTAL_MEMBERS_KEY,
     annotated_numbers,
@@ -44,6 +46,8 @@ DIALECT = Dialect(
         GROUPS_KEY,
         PARTIAL_BIND_KEY,
         DISRUPTION_KEY,
+        RECOVER_WITHIN_KEY,
+        IF_NOT_RECOVERED_KEY,
     ),
     from_pod=_from_pod,
 )

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.cycle.cycle import run_cycle
 from gangsched.core.framework.plan import FitError, Plan
 from gangsched.core.framework.profile import Demand
 from gangsched.core.kept.kept import Kept
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.arrays import BoolArray
-from gangsched.core.types.group import Group
+from gangsched.core.types.group import Group, PodInfo
+from gangsched.core.types.needed import needed_first
 from gangsched.core.types.placement import Nominated
 from gangsched.core.units import Units
 
@@ -65,6 +66,24 @@ class Placer:
         """Places the unit on the cluster as it is, without trying further orders, for people who look on
         between two turns: no later decision depends on whether they have. Raises: PluginError."""
         return self.cycle(self._units.demands(unit, preview=True), self._shared.cache.view, nominated, 0)
+
+    def anew(self, group: Group, members: Sequence[PodInfo], kept: Kept) -> Plan | FitError:
+        """Where a running gang would go if these started now, as its members, and what it holds were free.
+
+        members: copies of its members, pending. Its own preemption is not asked for. Raises: PluginError.
+        """
+        view = Trial(self._shared.cache.view)
+        view.remove(*group.members.values())
+        again = Group(group.key, group.scheduler_name, now_s=self._shared.now_s)
+        again.definition = group.definition
+        for info in members:
+            again.add(info)
+        roles = again.short_roles()
+        members = needed_first(list(members), roles) if roles else members
+        profile = self._shared.profile_of(group).quiet
+        demand = Demand(again, profile, list(members), min(again.n_needed, len(members)), roles=roles)
+        demand.packing_weight = self._shared.packing_weight(group)
+        return self.cycle([demand], view, next(iter(kept.ways_to_start([group]))), 0)
 
     def cycle(
         self,

@@ -21,6 +21,8 @@ MEMBER_KEYS = (
     "gangsched.io/groups",
     "gangsched.io/on-partial-bind",
     "gangsched.io/disruption-mode",
+    "gangsched.io/recover-within",
+    "gangsched.io/if-not-recovered",
     "gangsched.io/on-device-failure",
     "gangsched.io/device-constraints",
     "gangsched.io/require-device-ids",
