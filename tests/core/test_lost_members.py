@@ -279,6 +279,35 @@ def test_a_gang_of_a_rack_moves_to_another_rack() -> None:
 
 
 @pytest.mark.parametrize(
+    ("lost", "fits"), [(("b-0",), True), (("b-0", "b-1"), False)], ids=["one of a role", "all of it"]
+)
+def test_a_lost_member_is_stood_for_by_one_of_its_role(lost: tuple[str, ...], *, fits: bool) -> None:
+    c = cluster(nodes=2)
+    spec = {"minMember": 4, "minTaskMember": {"a": 2, "b": 2}}
+    group = make_pod_group("a", spec=spec)
+    own = {**(group.metadata.annotations or {}), WITHIN: "1m", IF_NOT: "move"}
+    c.object("volcano", replace(group, metadata=replace(group.metadata, annotations=own)))
+    c.submit(*(member(f"{task}-{k}", task) for task in ("a", "b") for k in range(2))).run()
+    started(c)
+    c.now_s += 10.0
+    for name in lost:
+        c.delete(name)
+    c.wait(100.0)
+    assert (runs(c) == []) == fits
+    told = [
+        "no member of role 'b' is left to tell what the next one needs" in one
+        for one in events(c, "CannotMove")
+    ]
+    assert told == ([] if fits else [True])
+
+
+def test_a_member_that_is_being_deleted_counts_as_one_to_come() -> None:
+    c = wounded(2, {WITHIN: "1m", IF_NOT: "move"})
+    c.leave("a-0").wait(100.0)
+    assert not events(c, "CannotMove")
+
+
+@pytest.mark.parametrize(
     ("words", "problem"),
     [
         ({WITHIN: "soon"}, f"{WITHIN}: 'soon' is not a duration; examples: 90s, 5m, 1h30m"),

@@ -16,6 +16,8 @@ for the members to come (core.state.holes).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from gangsched.core.binding.binder import Binder
@@ -106,26 +108,27 @@ class LostMembers:
         there = [info for info in group.members.values() if info.state in _STARTING]
         if any(info.template.claims != () for info in there):
             return "whether its resource claims would be allocated again is not looked into"
-        members = [self._as_pending(info) for info in self._with_missing(group, there)]
+        members = self._of_new_start(group, there)
+        if isinstance(members, str):
+            return members
+        copies = [self._as_pending(info) for info in members]
         try:
-            answer = self._attempts.placer.anew(group, members, self._attempts.kept)
+            answer = self._attempts.placer.anew(group, copies, self._attempts.kept)
         except PluginError as error:
             self._shared.hooks.blame(error, group)
             return str(error)
         return answer.why if isinstance(answer, FitError) else ""
 
-    def _with_missing(self, group: Group, there: list[PodInfo]) -> list[PodInfo]:
-        """The members that exist, and for each one that the gang lacks one of its role that stands for it."""
+    def _of_new_start(self, group: Group, there: list[PodInfo]) -> list[PodInfo] | str:
+        """The members that exist, and for each one that the gang lacks another that stands for it, of the
+        same role where roles have numbers; or why none can."""
         definition = group.definition
         assert definition is not None
-        least = {**definition.roles}
-        for info in there:
-            if info.role in least:
-                least[info.role] -= 1
-        by_role = {info.role: info for info in there}
-        found = list(there)
-        for role, n in least.items():
-            found += [by_role[role]] * n if role in by_role else []
+        found, by_role = list(there), {info.role: info for info in there}
+        for role, n_lacking in _lacking_by_role(group, definition.roles).items():
+            if role not in by_role:
+                return f"no member of role {role!r} is left to tell what the next one needs"
+            found += [by_role[role]] * n_lacking
         n_lacking = definition.min_count - group.counts[MemberState.DONE] - len(found)
         return found + there[:1] * n_lacking
 
@@ -133,12 +136,18 @@ class LostMembers:
         pod = info.pod
         if pod.spec.node_name:
             pod = replace(pod, spec=replace(pod.spec, node_name=""))
+        if pod.metadata.deletion_timestamp is not None:  # for its successor
+            pod = replace(pod, metadata=replace(pod.metadata, deletion_timestamp=None))
         self._n_copies += 1
         again = PodInfo(pod, self._shared.cache.template_of(pod), f"{info.uid}#{self._n_copies}")
-        again.role, again.stated, again.identity, again.index = (
-            info.role,
-            info.stated,
-            info.identity,
-            info.index,
-        )
+        again.role, again.stated, again.index = info.role, info.stated, info.index
         return again
+
+
+def _lacking_by_role(group: Group, least: Mapping[str, int]) -> dict[str, int]:
+    """How many members of each role a new start would have to wait for."""
+    lacking = {**least}
+    for info in group.members.values():
+        if info.role in lacking and info.state in (*_STARTING, MemberState.DONE):
+            lacking[info.role] -= 1
+    return {role: n for role, n in lacking.items() if n > 0}
