@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -92,6 +94,12 @@ def run(storm: Storm, seed: int) -> Simulation:
     return sim
 
 
+def decided(sim: Simulation) -> list[list[Any]]:
+    """Every effect but that walltimes are told that cannot be read: without queueing nobody reads them."""
+    turns = [json.loads(turn) for turn in sim.history]
+    return [[one for one in turn if one[1].get("reason") != "WalltimeUnread"] for turn in turns]
+
+
 @pytest.mark.parametrize("name", ["storm", "hostile", "preempting"])
 def test_shadow_mode_decides_nothing_and_counts_as_a_plain_recount_does(name: str) -> None:
     storm = STORMS[name]
@@ -99,7 +107,7 @@ def test_shadow_mode_decides_nothing_and_counts_as_a_plain_recount_does(name: st
     n_found = 0
     for seed in range(31_000, 31_005):
         without, counted = run(storm, seed), run(shadow, seed)
-        assert counted.history == without.history, f"{name}, seed {seed}: not the same was decided"
+        assert decided(counted) == decided(without), f"{name}, seed {seed}: not the same was decided"
         bypasses = Inside(counted.scheduler).bypasses()
         assert isinstance(bypasses, Recounted)
         n_found += bypasses.n_found
