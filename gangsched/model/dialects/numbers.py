@@ -133,9 +133,7 @@ def _recover_within_s(text: str | None) -> float | None:
 
 def _if_not_recovered(text: str | None) -> str:
     if text not in (None, STAY, MOVE, GIVE_BACK):
-        raise ParseError(
-            f"{text[:80]!r} is not one of {STAY}, {MOVE}, {GIVE_BACK}", field=IF_NOT_RECOVERED_KEY
-        )
+        raise ParseError(f"{text[:80]!r} is not one of stay, move, give-back", field=IF_NOT_RECOVERED_KEY)
     return text or ""
 
 
