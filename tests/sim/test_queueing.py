@@ -95,7 +95,7 @@ def run(storm: Storm, seed: int) -> Simulation:
 
 
 def decided(sim: Simulation) -> list[list[Any]]:
-    """Every effect but that walltimes are told that cannot be read: without queueing nobody reads them."""
+    """Returns all effects but the events of unreadable walltimes: only queueing reads walltimes."""
     turns = [json.loads(turn) for turn in sim.history]
     return [[one for one in turn if one[1].get("reason") != "WalltimeUnread"] for turn in turns]
 

@@ -125,7 +125,7 @@ def _lay(
 ) -> None:
     group, first = demand.group, NO_ROW
     kinds = _kinds(demand, placements, mine)
-    if not kinds[0].n_indexed and not any(kind.n_indexed for kind in kinds):
+    if not any(kind.n_indexed for kind in kinds):
         return
     if len(kinds) > 1 or group.n_of_role:
         first = next((info.row for info in group.members.values() if info.rank == 0), NO_ROW)

@@ -16,8 +16,6 @@ for the members to come (core.state.holes).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from msgspec.structs import replace
 
 from gangsched.core.binding.binder import Binder
@@ -96,7 +94,7 @@ class LostMembers:
             if moves and (why_not := self._why_not_anew(group)):
                 self._due.set(key, shared.now_s + _MOVE_AGAIN_S)
                 stays = self.cannot_move[key] = CannotMove(str(key), why_not)
-                if not was_told:  # later reasons are told by explain
+                if not was_told:  # explain tells later reasons
                     self._reporter.event(group, "Normal", "CannotMove", "Scheduling", str(stays))
                 continue
             why = NotRecovered(str(key), lacking, moves=moves)
@@ -124,13 +122,12 @@ class LostMembers:
         same role where roles have numbers; or why none can."""
         definition = group.definition
         assert definition is not None
-        found, by_role = list(there), {info.role: info for info in there}
-        for role, n_lacking in _lacking_by_role(group, definition.roles).items():
+        by_role, more = {info.role: info for info in there}, list[PodInfo]()
+        for role, n_existing, least in group.missing_roles():
             if role not in by_role:
                 return f"no member of role {role!r} is left to tell what the next one needs"
-            found += [by_role[role]] * n_lacking
-        n_lacking = definition.min_count - group.counts[MemberState.DONE] - len(found)
-        return found + there[:1] * n_lacking
+            more += [by_role[role]] * (least - n_existing)
+        return there + more + there[:1] * (definition.min_count - group.n_existing - len(more))
 
     def _as_pending(self, info: PodInfo) -> PodInfo:
         pod = info.pod
@@ -142,12 +139,3 @@ class LostMembers:
         again = PodInfo(pod, self._shared.cache.template_of(pod), f"{info.uid}#{self._n_copies}")
         again.role, again.stated, again.index = info.role, info.stated, info.index
         return again
-
-
-def _lacking_by_role(group: Group, least: Mapping[str, int]) -> dict[str, int]:
-    """How many members of each role a new start would have to wait for."""
-    lacking = {**least}
-    for info in group.members.values():
-        if info.role in lacking and info.state in (*_STARTING, MemberState.DONE):
-            lacking[info.role] -= 1
-    return {role: n for role, n in lacking.items() if n > 0}

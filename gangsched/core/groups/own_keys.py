@@ -27,17 +27,13 @@ from gangsched.model.objects import ObjectMeta, Pod
 from gangsched.model.owners import is_marked
 from gangsched.model.pod_group import (
     BIND_KEYS,
-    DISRUPTION_KEY,
     GROUP_LABEL,
     GROUPS_KEY,
-    IF_NOT_RECOVERED_KEY,
     MIN_MEMBERS_KEY,
+    OF_THE_GANG,
     ON_DEVICE_FAILURE_KEY,
     OURS,
-    PARTIAL_BIND_KEY,
     POD,
-    RECOVER_WITHIN_KEY,
-    TIMEOUT_KEY,
     TOTAL_MEMBERS_KEY,
     GroupKey,
     group_from_pod,
@@ -57,22 +53,14 @@ _DOMAIN, _NAME_ALONE = "gangsched.io", "gangsched"
 # is as near.
 _MAX_SLIPS = 2
 _SHORTEST, _LONGEST = len(_NAME_ALONE), len(_DOMAIN) + _MAX_SLIPS
-_ON_BOTH = frozenset(
-    (
-        TOTAL_MEMBERS_KEY,
-        TIMEOUT_KEY,
-        GROUPS_KEY,
-        PARTIAL_BIND_KEY,
-        DISRUPTION_KEY,
-        RECOVER_WITHIN_KEY,
-        IF_NOT_RECOVERED_KEY,
-        ON_DEVICE_FAILURE_KEY,
-        REQUIRE_IDS_KEY,
-        PACKING_WEIGHT_KEY,
-        TOPOLOGY_KEY,
-        WALLTIME_KEY,
-    )
-)
+_OF_OBJECT = frozenset(OF_THE_GANG)
+_ON_BOTH = _OF_OBJECT | {
+    ON_DEVICE_FAILURE_KEY,
+    REQUIRE_IDS_KEY,
+    PACKING_WEIGHT_KEY,
+    TOPOLOGY_KEY,
+    WALLTIME_KEY,
+}
 """Annotations that are read on a pod or its PodGroup."""
 _ON_PODS = _ON_BOTH | {
     MIN_MEMBERS_KEY,
@@ -86,18 +74,6 @@ _ON_PODS = _ON_BOTH | {
 _LABELS = frozenset((GROUP_LABEL, QUEUE_KEY))
 WRITTEN_KEYS = frozenset((*BIND_KEYS, ALLOCATED_KEY, VISIBLE_KEY, f"{PREFIX}traceparent", f"{PREFIX}fenced"))
 """Annotations that the scheduler itself writes on pods."""
-_OF_OBJECT = frozenset(
-    (
-        TOTAL_MEMBERS_KEY,
-        TIMEOUT_KEY,
-        GROUPS_KEY,
-        PARTIAL_BIND_KEY,
-        DISRUPTION_KEY,
-        RECOVER_WITHIN_KEY,
-        IF_NOT_RECOVERED_KEY,
-    )
-)
-"""Annotations about the gang as a whole: if it has a PodGroup they are read only there."""
 _MAKES_A_GANG = frozenset((MIN_MEMBERS_KEY, TOTAL_MEMBERS_KEY, GROUPS_KEY))
 """Annotations that show that a lone pod was meant to be in a gang; the others mean nothing for one pod."""
 _POD_ANNOTATIONS = _ON_PODS | WRITTEN_KEYS

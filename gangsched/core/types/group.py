@@ -65,8 +65,8 @@ class PodInfo(msgspec.Struct, eq=False):
     bind_may_land: a bind was sent that may or may not land. reported_gone: a consistent read, or a bump, has
     not found it; the watch lags and may still show it bound until it shows the deletion. raised: what
     PreEnqueue adds to its priority in the queue. began_s: when it was reserved, or found to have begun
-    (core.queueing.ends). index: its number among
-    its siblings when it joined its group; None, too, for a lone pod.
+    (core.queueing.ends). index: its number among its siblings when it joined its group; None, too, for a
+    lone pod.
     """
 
     pod: Pod

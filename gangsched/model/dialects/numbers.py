@@ -33,6 +33,16 @@ DISRUPTION_KEY = "gangsched.io/disruption-mode"
 RECOVER_WITHIN_KEY = "gangsched.io/recover-within"
 IF_NOT_RECOVERED_KEY = "gangsched.io/if-not-recovered"
 ON_DEVICE_FAILURE_KEY = "gangsched.io/on-device-failure"
+OF_THE_GANG = (
+    TOTAL_MEMBERS_KEY,
+    TIMEOUT_KEY,
+    GROUPS_KEY,
+    PARTIAL_BIND_KEY,
+    DISRUPTION_KEY,
+    RECOVER_WITHIN_KEY,
+    IF_NOT_RECOVERED_KEY,
+)
+"""Annotations about the gang as a whole: if it has a PodGroup they are read only there."""
 
 MAX_MEMBERS = 100_000
 MAX_START_TOGETHER = 64

@@ -5,12 +5,7 @@ from __future__ import annotations
 from gangsched.errors import ParseError
 from gangsched.model.dialects.dialect import Dialect, GroupKey, Metadata, Numbers
 from gangsched.model.dialects.numbers import (
-    DISRUPTION_KEY,
-    GROUPS_KEY,
-    IF_NOT_RECOVERED_KEY,
-    PARTIAL_BIND_KEY,
-    RECOVER_WITHIN_KEY,
-    TIMEOUT_KEY,
+    OF_THE_GANG,
     TOTAL_MEMBERS_KEY,
     annotated_numbers,
     count,
@@ -39,15 +34,6 @@ def _from_pod(key: GroupKey, labels: Metadata, annotations: Metadata) -> Numbers
 DIALECT = Dialect(
     name="gangsched",
     labels=(LABEL,),
-    stated_annotations=(
-        MIN_MEMBERS_KEY,
-        TOTAL_MEMBERS_KEY,
-        TIMEOUT_KEY,
-        GROUPS_KEY,
-        PARTIAL_BIND_KEY,
-        DISRUPTION_KEY,
-        RECOVER_WITHIN_KEY,
-        IF_NOT_RECOVERED_KEY,
-    ),
+    stated_annotations=(MIN_MEMBERS_KEY, *OF_THE_GANG),
     from_pod=_from_pod,
 )

@@ -19,7 +19,6 @@ from gangsched.core.kept.kept import Kept
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.group import Group, PodInfo
-from gangsched.core.types.needed import needed_first
 from gangsched.core.types.placement import Nominated
 from gangsched.core.units import Units
 
@@ -78,12 +77,8 @@ class Placer:
         again.definition = group.definition
         for info in members:
             again.add(info)
-        roles = again.short_roles()
-        members = needed_first(list(members), roles) if roles else members
-        profile = self._shared.profile_of(group).quiet
-        demand = Demand(again, profile, list(members), min(again.n_needed, len(members)), roles=roles)
-        demand.packing_weight = self._shared.packing_weight(group)
-        return self.cycle([demand], view, next(iter(kept.ways_to_start([group]))), 0)
+        room_kept = next(iter(kept.ways_to_start([group])))
+        return self.cycle(self._units.demands([again], preview=True), view, room_kept, 0)
 
     def cycle(
         self,
